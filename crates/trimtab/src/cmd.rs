@@ -16,6 +16,7 @@ pub mod study;
 pub mod sweep;
 pub mod trim;
 pub mod verify;
+pub mod wear;
 
 use crate::drives::{self, twins};
 use clap::Subcommand;
@@ -52,6 +53,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Trim mounted filesystems completely, in idle time if asked, counted at the device.
     Trim(trim::Args),
+    /// Show how worn drives are: data written, write amplification, life left.
+    Wear(wear::Args),
     /// List what was applied and trimmed on this machine, and when.
     History(history::Args),
     /// Print a completion script for a shell.
@@ -73,6 +76,7 @@ impl Command {
             Self::Apply(args) => args.reach(),
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
+            Self::Wear(args) => args.reach(),
             Self::Drive(args) => args.reach(),
             Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => Reach::Nothing,
         }
@@ -130,6 +134,7 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
         Command::Apply(args) => apply::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
+        Command::Wear(args) => wear::run(&args, context),
         Command::History(args) => history::run(&args, context),
         Command::Completions(args) => completions::run(&args, whole),
         Command::Manual(args) => manual::run(&args, whole),

@@ -8,7 +8,7 @@ pub mod config;
 mod control;
 mod counter;
 mod iops_limit;
-mod metrics;
+pub(crate) mod metrics;
 pub mod selection;
 mod state;
 mod task;
@@ -414,7 +414,7 @@ impl Daemon {
         let Some(path) = self.config.metrics.clone().filter(|_| self.until_metrics() == Some(Duration::ZERO)) else { return };
         self.metrics_written = Some(Instant::now());
         self.ask_all();
-        if let Err(error) = metrics::write(&path, &self.figures()) {
+        if let Err(error) = metrics::write(&path, &metrics::render(&self.figures())) {
             self.say_once(format!("cannot write metrics to {}: {error}", path.display()));
         }
     }

@@ -23,3 +23,4 @@ pub mod terse;
 pub mod text;
 pub(crate) mod trim;
 pub mod virtual_ssd;
+pub(crate) mod wear;

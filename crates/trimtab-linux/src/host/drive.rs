@@ -1,6 +1,7 @@
 //! The identity and features of a drive, as far as the kernel shows them to everyone.
 
 use super::block::{Bus, Kind, Layer};
+use super::mountinfo::DevNumber;
 use super::root::{Root, printable};
 use std::path::PathBuf;
 
@@ -115,6 +116,18 @@ pub fn ata_identify(root: &Root, layer: &Layer) -> Option<AtaIdentify> {
 #[must_use]
 pub fn vpd(root: &Root, layer: &Layer, page: &str) -> Option<Vec<u8>> {
     root.read_bytes(&device_directory(layer).join(format!("vpd_{page}")), VPD_BYTES_MAX).ok()
+}
+
+/// The block devices of the machine that are no partitions and not empty.
+#[must_use]
+pub fn with_medium(root: &Root) -> Vec<DevNumber> {
+    let names = root.list("/sys/block");
+    let device = |name: &String| {
+        let sys = PathBuf::from("/sys/block").join(name);
+        let has_medium = root.read_u64(sys.join("size")).is_some_and(|sectors| sectors > 0);
+        has_medium.then(|| DevNumber::parse(&root.read(sys.join("dev"))?)).flatten()
+    };
+    names.iter().filter_map(device).collect()
 }
 
 /// Model and firmware.

@@ -15,7 +15,7 @@ pub const SMART_BYTES: usize = 512;
 /// 0 °C in whole kelvins, the unit of NVMe.
 const CELSIUS_KELVIN: i64 = 273;
 /// An NVMe data unit: 1000 blocks of 512 bytes.
-const DATA_UNIT_BYTES: u128 = 512_000;
+pub const DATA_UNIT_BYTES: u64 = 512_000;
 
 /// Lifetime figures of an NVMe drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,12 @@ pub struct SmartLog {
     pub used_percent: u8,
     /// Bytes written by the host over the drive's life.
     pub written: Bytes,
+    /// Spare blocks left, in per cent.
+    pub spare_percent: u8,
+    /// Hours under power.
+    pub power_on_hours: u64,
+    /// Power cuts for which the drive was not prepared.
+    pub unsafe_shutdowns: u64,
 }
 
 impl SmartLog {
@@ -36,15 +42,21 @@ impl SmartLog {
             return None;
         }
         let kelvin = i64::from(u16::from_le_bytes([page[1], page[2]]));
-        let units = u128::from_le_bytes(page[48..64].try_into().ok()?);
+        let number = |at: usize| page[at..at + 16].try_into().ok().map(u128::from_le_bytes);
+        let at_most_u64 = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        let units = number(48)?;
         Some(Self {
             temperature_c: (kelvin > 0).then_some(kelvin - CELSIUS_KELVIN),
             used_percent: page[5],
-            written: Bytes(u64::try_from(units.saturating_mul(DATA_UNIT_BYTES)).unwrap_or(u64::MAX)),
+            written: Bytes(at_most_u64(units.saturating_mul(u128::from(DATA_UNIT_BYTES)))),
+            spare_percent: page[3],
+            power_on_hours: at_most_u64(number(128)?),
+            unsafe_shutdowns: at_most_u64(number(144)?),
         })
     }
 
-    fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
+    /// Reads the log of an NVMe drive; from the running machine only as root.
+    pub fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
         let recorded = Path::new(RECORDED_SMART).join(&layer.name);
         let page = if root.is_this_machine() {
             let page = nvme::smart_log(&layer.name, layer.dev.major, layer.dev.minor)?;
@@ -164,8 +176,12 @@ mod tests {
         page[5] = 3;
         // 26,000,000 units of 512,000 bytes.
         page[48..64].copy_from_slice(&26_000_000_u128.to_le_bytes());
+        page[3] = 98;
+        page[128..144].copy_from_slice(&4000_u128.to_le_bytes());
+        page[144..160].copy_from_slice(&5_u128.to_le_bytes());
         let log = SmartLog::parse(&page).unwrap();
-        assert_eq!(log, SmartLog { temperature_c: Some(41), used_percent: 3, written: Bytes(13_312_000_000_000) });
+        assert_eq!((log.temperature_c, log.used_percent, log.written), (Some(41), 3, Bytes(13_312_000_000_000)));
+        assert_eq!((log.spare_percent, log.power_on_hours, log.unsafe_shutdowns), (98, 4000, 5));
         assert_eq!(SmartLog::parse(&page[..511]), None);
     }
 

@@ -2,9 +2,7 @@
 //! drive's own.
 
 use super::config::CounterChoice;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::lifetime_counter;
@@ -12,9 +10,8 @@ use trimtab_linux::host::block::{Stack, node_of};
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
+use trimtab_linux::wear::{self, smartctl};
 
-/// Paths of smartctl. PATH is not used, because another user may have set it.
-const SMARTCTL: [&str; 2] = ["/usr/sbin/smartctl", "/usr/local/sbin/smartctl"];
 /// Shortest interval between two queries of a drive.
 const SMART_EVERY: Duration = Duration::from_secs(600);
 
@@ -114,68 +111,7 @@ impl Smart {
 
 /// Queries the drive unless that would wake it.
 fn ask_drive(node: &Path) -> Option<(Bytes, Bytes)> {
-    let program = SMARTCTL.iter().find(|p| Path::new(p).exists())?;
-    let arguments = ["--json", "--nocheck=standby", "--attributes", "--log=devstat"];
-    let output = Command::new(program).args(arguments).arg(node).env_clear().env("LC_ALL", "C").output().ok()?;
-    // smartctl's exit status has a bit for every minor problem; only the output counts.
-    parse_smart(&serde_json::from_slice(&output.stdout).ok()?)
-}
-
-/// Host writes and their resolution, from smartctl's JSON: the NVMe health log, else ATA
-/// device statistics, else an attribute whose name contains its unit (smartmontools' drive
-/// database).
-#[must_use]
-pub fn parse_smart(json: &Value) -> Option<(Bytes, Bytes)> {
-    const NVME_UNIT: u64 = 512_000;
-    let scaled = |count: u64, unit: u64| Some((Bytes(count.checked_mul(unit)?), Bytes(unit)));
-    if let Some(units) = json["nvme_smart_health_information_log"]["data_units_written"].as_u64() {
-        return scaled(units, NVME_UNIT);
-    }
-    let sector = json["logical_block_size"].as_u64().unwrap_or(512);
-    let pages = json["ata_device_statistics"]["pages"].as_array().into_iter().flatten();
-    let mut statistics = pages.flat_map(|page| page["table"].as_array().into_iter().flatten());
-    if let Some(sectors) = statistics.find(|s| s["name"] == "Logical Sectors Written").and_then(|s| s["value"].as_u64()) {
-        return scaled(sectors, sector);
-    }
-    let attributes = json["ata_smart_attributes"]["table"].as_array()?;
-    attributes.iter().find_map(|a| scaled(a["raw"]["value"].as_u64()?, attribute_unit(a["name"].as_str()?)?))
-}
-
-/// The unit of an attribute that counts host writes.
-fn attribute_unit(name: &str) -> Option<u64> {
-    match name {
-        "Total_LBAs_Written" => Some(512),
-        "Host_Writes_MiB" => Some(1 << 20),
-        "Host_Writes_32MiB" => Some(32 << 20),
-        "Host_Writes_GiB" | "Lifetime_Writes_GiB" | "Total_Writes_GiB" => Some(1 << 30),
-        "Lifetime_Wts_Frm_Hst_GB" | "Total_Writes_GB" => Some(1_000_000_000),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn parse_smart_uses_each_counters_unit() {
-        let attribute = |name: &str, raw: u64| json!({ "ata_smart_attributes": { "table": [{ "name": "Wear", "raw": { "value": 9 } }, { "name": name, "raw": { "value": raw } }] } });
-        for (json, bytes, step) in [
-            (json!({ "nvme_smart_health_information_log": { "data_units_written": 3 } }), 1_536_000, 512_000),
-            (
-                json!({ "logical_block_size": 4096, "ata_device_statistics": { "pages": [{ "table": [{ "name": "Logical Sectors Written", "value": 5 }] }] } }),
-                20_480,
-                4096,
-            ),
-            (attribute("Total_LBAs_Written", 10), 5120, 512),
-            (attribute("Host_Writes_32MiB", 2), 64 << 20, 32 << 20),
-            (attribute("Lifetime_Writes_GiB", 7), 7 << 30, 1 << 30),
-        ] {
-            assert_eq!(parse_smart(&json), Some((Bytes(bytes), Bytes(step))), "{json}");
-        }
-        assert_eq!(parse_smart(&attribute("Power_On_Hours", 10)), None);
-        assert_eq!(parse_smart(&attribute("Host_Writes_GiB", u64::MAX)), None, "absurd");
-        assert_eq!(parse_smart(&json!([])), None);
-    }
+    let document = smartctl::ask(&smartctl::find()?, node.to_str()?, None, smartctl::TIME_LIMIT).ok()?;
+    let written = wear::parse(&document).ok()?.host_written?;
+    Some((Bytes(written.bytes), Bytes(written.step_bytes)))
 }

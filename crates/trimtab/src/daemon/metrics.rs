@@ -32,10 +32,10 @@ pub struct Figures {
     pub silent: bool,
 }
 
-/// A metric: name, kind, help, value. `None` gives no sample.
-type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> Option<f64>);
+/// A metric of a `T`: name, kind, help, value. `None` gives no sample.
+pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
 
-const METRICS: [Metric; 10] = [
+const METRICS: [Metric<Figures>; 10] = [
     ("trimtab_filesystem_answers", "gauge", "0 while the filesystem does not answer (its server or drive hangs).", |f| {
         Some(if f.silent { 0.0 } else { 1.0 })
     }),
@@ -60,13 +60,17 @@ const METRICS: [Metric; 10] = [
 /// The text file's content.
 #[must_use]
 pub fn render(all: &[Figures]) -> String {
+    of_table(&METRICS, all, |one| vec![("mountpoint", &one.mount_point), ("fstype", &one.fs_type), ("policy", &one.policy)])
+}
+
+/// Every metric of every `T`, with its labels.
+pub(crate) fn of_table<T>(metrics: &[Metric<T>], all: &[T], labels: impl Fn(&T) -> Vec<(&'static str, &str)>) -> String {
     let mut text = String::new();
-    for (name, kind, help, value) in METRICS {
+    for (name, kind, help, value) in metrics {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (one, value) in all.iter().filter_map(|one| Some((one, value(one)?))) {
-            let label = |key: &str, value: &str| format!("{key}=\"{}\"", escaped(value));
-            let labels = [label("mountpoint", &one.mount_point), label("fstype", &one.fs_type), label("policy", &one.policy)].join(",");
-            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+            let labels: Vec<String> = labels(one).iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+            let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
         }
     }
     text
@@ -78,10 +82,10 @@ fn escaped(value: &str) -> String {
 }
 
 /// Writes the file atomically: the exporter never sees half of it.
-pub fn write(path: &Path, all: &[Figures]) -> io::Result<()> {
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let (directory, name) = Dir::of_file(path)?;
     // The exporter, another user, reads *.prom. The temporary file has another name.
-    directory.write_atomically(name, 0o644, |file| file.write_all(render(all).as_bytes()))
+    directory.write_atomically(name, 0o644, |file| file.write_all(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -111,8 +115,8 @@ mod tests {
     fn write_replaces_file_atomically() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trimtab.prom");
-        write(&path, &[]).unwrap();
-        write(&path, &[Figures::default()]).unwrap();
+        write(&path, &render(&[])).unwrap();
+        write(&path, &render(&[Figures::default()])).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().contains("trimtab_pass_running"));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }

@@ -27,6 +27,8 @@ mod sysroot;
 mod tables;
 #[path = "../../../../fuzz/src/trace.rs"]
 mod trace;
+#[path = "../../../../fuzz/src/wear.rs"]
+mod wear;
 
 /// Mutates a seed like the fuzzer: flips, cuts and repeats bytes, and truncates the end.
 fn changed(seed: &[u8], draw: &mut Stream) -> Vec<u8> {
@@ -75,6 +77,7 @@ fn formats_of_bytes_are_read_or_refused() {
     on_changed_seeds("layout", 100, layout::run);
     on_changed_seeds("recording", 300, recording::run);
     on_changed_seeds("tables", 100, tables::run);
+    on_changed_seeds("wear", 300, wear::run);
 }
 
 #[test]

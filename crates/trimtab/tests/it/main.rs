@@ -64,5 +64,6 @@ mod trim;
 mod trim_slow;
 mod verify;
 mod virtual_ssd;
+mod wear;
 mod wear_out;
 mod windowed_trim;

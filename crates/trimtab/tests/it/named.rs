@@ -105,7 +105,7 @@ fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Argument lists for every command that examines or trims a path.
-const LOOKS: [&[&str]; 13] = [
+const LOOKS: [&[&str]; 14] = [
     &["trim", "--dry-run", "@"],
     &["trim", "@"],
     &["trim", "/proc", "@"],
@@ -115,6 +115,7 @@ const LOOKS: [&[&str]; 13] = [
     &["doctor", "--fix", "--dry-run", "@"],
     &["verify", "--yes", "--reserve", "0", "@"],
     &["history", "@"],
+    &["wear", "@"],
     &["apply", "idle", "--dry-run", "@"],
     &["apply", "idle", "--dry-run", "--config", "@", "/"],
     &["drive", "learn", "--yes", "--reserve", "0", "@"],
@@ -215,7 +216,7 @@ fn a_store_is_kept_only_where_nobody_else_can_put_a_journal() {
 }
 
 /// Argument lists for every input file that the user names.
-const INPUTS: [&[&str]; 15] = [
+const INPUTS: [&[&str]; 17] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
@@ -231,6 +232,8 @@ const INPUTS: [&[&str]; 15] = [
     &["daemon", "--config", "@"],
     &["--store", "@", "results", "list"],
     &["doctor", "--sysroot", "@"],
+    &["wear", "--from", "@"],
+    &["wear", "--from", "-", "--before", "@"],
 ];
 
 /// Paths that are not regular files.

@@ -1,0 +1,105 @@
+//! NVMe: the SMART / Health log (02h), and the physical writes of the OCP log (C0h).
+
+use super::value::{Fields, count};
+use super::{Counter, DriveKind, Reading, TEMPERATURE, Used, WafCounters, WafUnit};
+use crate::host::health::{DATA_UNIT_BYTES, SmartLog};
+use serde_json::Value;
+
+/// Key of the log in smartctl's document; nvme-cli has its fields at the top.
+pub const HEALTH_LOG: &str = "nvme_smart_health_information_log";
+const WRITTEN: &str = "data_units_written";
+/// nvme-cli gives kelvins, smartctl degrees Celsius. No drive is this hot.
+const KELVIN_MIN: i64 = 200;
+const CELSIUS_KELVIN: i64 = 273;
+
+/// Reads the logs. True if there is one.
+pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> bool {
+    let log = match document.get(HEALTH_LOG) {
+        Some(log) => log,
+        None if document.get(WRITTEN).is_some() => document,
+        None => &Value::Null,
+    };
+    let nand = physical_writes(document, fields);
+    if !log.is_object() && nand.is_none() {
+        return false;
+    }
+    if log.is_object() {
+        reading.protocol.get_or_insert_with(|| "NVMe".to_owned());
+        health(log, reading, fields);
+    }
+    reading.nand_written = nand;
+    if let (Some(host), Some(nand)) = (&reading.host_written, &reading.nand_written) {
+        reading.waf_counters = Some(WafCounters {
+            host: host.bytes,
+            nand: nand.bytes,
+            unit: WafUnit::Bytes,
+            host_step: host.step_bytes,
+            nand_step: nand.step_bytes,
+            source: format!("{} and {}", host.source, nand.source),
+        });
+    }
+    true
+}
+
+fn health(log: &Value, reading: &mut Reading, fields: &mut Fields) {
+    let source = "NVMe health log, data units written";
+    reading.host_written = fields.count(log, WRITTEN).and_then(|units| {
+        let bytes = fields.bytes(units, DATA_UNIT_BYTES, source)?;
+        Some(Counter { bytes, step_bytes: DATA_UNIT_BYTES, source: source.to_owned() })
+    });
+    let percent = ["percentage_used", "percent_used"].iter().find_map(|key| fields.count(log, key));
+    reading.used = percent.and_then(|percent| used(percent, fields));
+    reading.spare_percent = ["available_spare", "avail_spare"].iter().find_map(|key| fields.count(log, key)).filter(|spare| *spare <= 100);
+    reading.unsafe_shutdowns = fields.count(log, "unsafe_shutdowns");
+    reading.power_on_hours = fields.count(log, "power_on_hours");
+    let temperature = log["temperature"].as_i64().map(|degrees| if degrees >= KELVIN_MIN { degrees - CELSIUS_KELVIN } else { degrees });
+    reading.temperature_celsius = temperature.filter(|celsius| TEMPERATURE.contains(celsius));
+}
+
+/// The log holds one byte: 255 also stands for more.
+fn used(percent: u64, fields: &mut Fields) -> Option<Used> {
+    if percent > u64::from(u8::MAX) {
+        fields.remark(format!("{percent} % used is more than the NVMe health log can hold"));
+        return None;
+    }
+    Some(Used { percent, is_standard: true, source: "NVMe health log, percentage used".to_owned() })
+}
+
+/// `Physical media units written` of the OCP log, in bytes, at the top of the document or one
+/// level below.
+fn physical_writes(document: &Value, fields: &mut Fields) -> Option<Counter> {
+    let is_it = |key: &str| {
+        let words = key.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_ascii_lowercase).eq(["physical", "media", "units", "written"])
+    };
+    let top = document.as_object()?;
+    let objects = std::iter::once(top).chain(top.values().filter_map(Value::as_object));
+    let value = objects.flatten().find_map(|(key, value)| is_it(key).then_some(value))?;
+    let bytes = match value {
+        // nvme-cli splits 128 bits in two halves.
+        Value::Object(halves) => halves.get("lo").and_then(count).filter(|_| halves.get("hi").and_then(count) == Some(0)),
+        single => count(single),
+    };
+    if bytes.is_none() {
+        fields.remark("physical media units written is not a whole number from 0 to 2^64 - 1".to_owned());
+    }
+    Some(Counter { bytes: bytes?, step_bytes: 1, source: "OCP log C0h, physical media units written".to_owned() })
+}
+
+impl From<&SmartLog> for Reading {
+    fn from(log: &SmartLog) -> Self {
+        let mut fields = Fields::default();
+        let source = "NVMe health log, data units written".to_owned();
+        Self {
+            protocol: Some("NVMe".to_owned()),
+            kind: DriveKind::Ssd,
+            host_written: Some(Counter { bytes: log.written.0, step_bytes: DATA_UNIT_BYTES, source }),
+            used: used(u64::from(log.used_percent), &mut fields),
+            spare_percent: Some(u64::from(log.spare_percent)).filter(|spare| *spare <= 100),
+            temperature_celsius: log.temperature_c.filter(|celsius| TEMPERATURE.contains(celsius)),
+            unsafe_shutdowns: Some(log.unsafe_shutdowns),
+            power_on_hours: Some(log.power_on_hours),
+            ..Self::default()
+        }
+    }
+}

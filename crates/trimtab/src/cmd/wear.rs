@@ -1,0 +1,167 @@
+//! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
+
+use crate::daemon::metrics;
+use crate::report::wear::text;
+use crate::wear::history::WearHistory;
+use crate::wear::metrics::render;
+use crate::wear::outlook::Warranty;
+use crate::wear::{DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive, require_same_drive};
+use anyhow::Context as _;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::error::{Kind, one_line};
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::session::notes::Reach;
+use trimtab_linux::trim::resume::state_directory;
+
+const EXAMPLES: &str = "\
+Examples:
+  trimtab wear                         every drive of this machine
+  trimtab wear /home                   the drives below /home
+  trimtab wear /dev/sdb --device sat   a drive behind a USB bridge
+  trimtab wear /dev/nvme0n1 --tbw 600TB
+  trimtab wear --from drive.json --before last-month.json
+  smartctl --json -x /dev/sda | trimtab wear --from -
+  trimtab wear --json | jq '.drives[].waf_lifetime.value'
+
+Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of each vendor. Without smartctl, only NVMe
+drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive.
+
+One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from the oldest reading of the last
+30 days, or from --before. They are not known until there is one. Run the command daily, for example from cron with --quiet.
+
+A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
+writes; the range in parentheses is what whole steps of the two counters leave open.
+
+Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
+
+/// Arguments of `trimtab wear`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Read the drives below these mount points, directories or devices [default: all drives].
+    paths: Vec<PathBuf>,
+    /// Read every drive of this machine.
+    #[arg(long, conflicts_with = "paths")]
+    all: bool,
+    /// Read files written by 'smartctl --json' or 'nvme --output-format=json'; - is standard input.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["paths", "all", "device"])]
+    from: Vec<PathBuf>,
+    /// Compare with this earlier reading of the same drive, a file as for --from.
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
+    /// Also write metrics for Prometheus' node exporter into this file (*.prom).
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Tell smartctl how the drive is connected, for drives behind RAID controllers and USB
+    /// bridges: smartctl's option -d.
+    #[arg(long, value_name = "TYPE")]
+    device: Option<String>,
+    /// Compare host writes with this warranty limit, such as 600TB.
+    #[arg(long, value_name = "SIZE")]
+    tbw: Option<Bytes>,
+    /// Compare host writes with a warranty of N drive writes per day.
+    #[arg(long, value_name = "N", conflicts_with = "tbw")]
+    dwpd: Option<f64>,
+    /// Years of that warranty.
+    #[arg(long, value_name = "N", default_value_t = 5.0, requires = "dwpd")]
+    years: f64,
+}
+
+impl Args {
+    /// Mounts that the command works on.
+    pub fn reach(&self) -> Reach {
+        Reach::Paths(self.paths.clone())
+    }
+
+    fn warranty(&self) -> Result<Option<Warranty>, UsageError> {
+        let is_sensible = |value: f64| value > 0.0 && value <= 1000.0;
+        match (self.tbw, self.dwpd) {
+            (Some(limit), _) if limit.0 == 0 => Err(UsageError::new("--tbw is 0").hint("give the vendor's limit, such as 600TB")),
+            (Some(limit), _) => Ok(Some(Warranty::Tbw(limit))),
+            (None, Some(writes)) if is_sensible(writes) && is_sensible(self.years) => {
+                Ok(Some(Warranty::Dwpd { writes, years: self.years }))
+            }
+            (None, Some(_)) => Err(UsageError::new("--dwpd or --years is out of range").hint("give more than 0 and at most 1000")),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn require_device(&self) -> Result<(), UsageError> {
+        let is_type = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",+/:._-".contains(&byte));
+        match &self.device {
+            Some(kind) if kind.is_empty() || !is_type(kind) => {
+                Err(UsageError::new(format!("--device '{kind}' is no type of smartctl")).hint("give one such as sat or megaraid,0"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn readings(&self) -> anyhow::Result<Vec<Outcome>> {
+        if !self.from.is_empty() {
+            return Ok(self.from.iter().map(|path| (path.display().to_string(), from_file(path))).collect());
+        }
+        let root = Root::live().context("cannot open /")?;
+        let paths: Vec<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
+        let drives = if paths.is_empty() { all_drives(&root)? } else { drives_of(&root, &paths)? };
+        Ok(drives.iter().map(|layer| (layer.node(), of_drive(&root, layer, self.device.as_deref()))).collect())
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    drives: Vec<DriveWear>,
+    failures: Vec<Failure>,
+}
+
+/// Reads and prints.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let warranty = args.warranty()?;
+    args.require_device()?;
+    let before = args.before.as_deref().map(from_file).transpose()?;
+    let readings = args.readings()?;
+    if before.is_some() && readings.len() != 1 {
+        let what = format!("--before is the earlier reading of one drive, and {} are named", readings.len());
+        return Err(UsageError::new(what).hint("name one drive or file").into());
+    }
+    let mut history = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose().unwrap_or_else(|error| {
+        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        None
+    });
+    let mut report = Report { drives: Vec::new(), failures: Vec::new() };
+    for (subject, outcome) in readings {
+        match outcome {
+            Ok(reading) => {
+                before.as_ref().map_or(Ok(()), |before| require_same_drive(before, &reading))?;
+                let earlier = before.clone().or_else(|| history.as_ref()?.before(&reading));
+                history.iter_mut().for_each(|history| history.add(&reading));
+                report.drives.push(assess(subject, reading, earlier.as_ref(), warranty.as_ref()));
+            }
+            Err(error) => report.failures.push(Failure { subject, error }),
+        }
+    }
+    if report.drives.is_empty()
+        && let Some(Failure { error, .. }) = report.failures.pop()
+    {
+        complain(&report.failures);
+        return Err(error);
+    }
+    anyhow::ensure!(!report.drives.is_empty(), "this machine shows no drive that reports wear");
+    if let Some(Err(error)) = history.map(|history| history.save()) {
+        context.remark(&format!("this reading is not kept: {}", one_line(&error)));
+    }
+    if let Some(path) = &args.metrics {
+        metrics::write(path, &render(&report.drives)).with_context(|| format!("cannot write '{}'", path.display()))?;
+    }
+    context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
+    complain(&report.failures);
+    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| ExitCode::from(Kind::of(&failure.error).exit_status())))
+}
+
+fn complain(failures: &[Failure]) {
+    failures.iter().for_each(|failure| output::complain(&one_line(&failure.error)));
+}

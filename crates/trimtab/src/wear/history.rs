@@ -1,0 +1,213 @@
+//! Earlier readings of this machine's drives, in the state directory: at most one a day for
+//! each drive, and a limited number.
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use trimtab_linux::sys::beneath::{Dir, named};
+use trimtab_linux::wear::{Counter, Reading, Used, WafCounters};
+
+/// File name in the state directory.
+pub const FILE: &str = "wear.json";
+const VERSION: u32 = 1;
+const BYTES_MAX: u64 = 32 << 20;
+/// Readings kept for each drive: more than a year.
+const POINTS_MAX: usize = 400;
+/// Drives kept; those read longest ago are forgotten first.
+const DRIVES_MAX: usize = 256;
+/// Readings closer together are not kept, so that a daily job may come a little early.
+const APART_S: u64 = 20 * 3600;
+/// The present rate is the rate since the oldest reading of this time.
+const PRESENT_S: u64 = 30 * 86_400;
+
+/// The counters of one reading.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Point {
+    unix_s: u64,
+    host: Option<Counter>,
+    nand: Option<Counter>,
+    waf: Option<WafCounters>,
+    used: Option<Used>,
+}
+
+impl Point {
+    fn of(reading: &Reading) -> Option<Self> {
+        let (host, nand) = (reading.host_written.clone(), reading.nand_written.clone());
+        let (waf, used) = (reading.waf_counters.clone(), reading.used.clone());
+        Some(Self { unix_s: reading.taken_unix_s?, host, nand, waf, used })
+    }
+
+    fn into_reading(self) -> Reading {
+        let taken_unix_s = Some(self.unix_s);
+        Reading {
+            taken_unix_s,
+            host_written: self.host,
+            nand_written: self.nand,
+            waf_counters: self.waf,
+            used: self.used,
+            ..Reading::default()
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    /// Oldest first, by the hash of model and serial number.
+    drives: BTreeMap<String, Vec<Point>>,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self { version: VERSION, drives: BTreeMap::new() }
+    }
+}
+
+/// The readings of a state directory.
+#[derive(Debug)]
+pub struct WearHistory {
+    path: PathBuf,
+    document: Document,
+    is_changed: bool,
+}
+
+impl WearHistory {
+    /// Reads the file in `directory`; a missing one is empty.
+    pub fn open(directory: &Path) -> anyhow::Result<Self> {
+        let path = directory.join(FILE);
+        let document = match named::read_own(&path, BYTES_MAX) {
+            Ok(bytes) => {
+                let document: Document = serde_json::from_slice(&bytes).with_context(|| format!("'{}' is damaged", path.display()))?;
+                anyhow::ensure!(document.version == VERSION, "'{}' is of another version of trimtab", path.display());
+                document
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Document::default(),
+            Err(error) => return Err(error).with_context(|| format!("cannot read '{}'", path.display())),
+        };
+        Ok(Self { path, document, is_changed: false })
+    }
+
+    /// The oldest reading of the last 30 days, or the last one before them.
+    #[must_use]
+    pub fn before(&self, reading: &Reading) -> Option<Reading> {
+        let (points, now) = (self.document.drives.get(&id(reading)?)?, reading.taken_unix_s?);
+        let earlier = || points.iter().filter(|point| point.unix_s < now);
+        let recent = earlier().find(|point| now - point.unix_s <= PRESENT_S);
+        recent.or_else(|| earlier().next_back()).cloned().map(Point::into_reading)
+    }
+
+    /// Adds a reading, unless the last one is less than a day old.
+    pub fn add(&mut self, reading: &Reading) {
+        let Some((id, point)) = id(reading).zip(Point::of(reading)) else { return };
+        let points = self.document.drives.entry(id).or_default();
+        // After a clock that was set back, readings of the future give no rate.
+        points.retain(|old| old.unix_s <= point.unix_s);
+        if points.last().is_some_and(|last| point.unix_s - last.unix_s < APART_S) {
+            return;
+        }
+        points.push(point);
+        points.drain(..points.len().saturating_sub(POINTS_MAX));
+        self.forget_oldest();
+        self.is_changed = true;
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.document.drives.len() > DRIVES_MAX {
+            let last_read = |points: &Vec<Point>| points.last().map_or(0, |point| point.unix_s);
+            let oldest = self.document.drives.iter().min_by_key(|(_, points)| last_read(points)).map(|(id, _)| id.clone());
+            let Some(oldest) = oldest else { return };
+            self.document.drives.remove(&oldest);
+        }
+    }
+
+    /// Replaces the file as a whole, if there is a new reading.
+    pub fn save(&self) -> anyhow::Result<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let doing = || format!("cannot write '{}'", self.path.display());
+        let directory = self.path.parent().with_context(doing)?;
+        let directory = Dir::make_sheltered(directory).with_context(doing)?;
+        let text = serde_json::to_vec(&self.document)?;
+        directory.write_atomically(FILE, 0o600, |file| file.write_all(&text)).with_context(doing)
+    }
+}
+
+/// Identifies a drive, also after it moved to another port. `None` without a serial number.
+fn id(reading: &Reading) -> Option<String> {
+    let mut hash = Sha256::new();
+    hash.update(reading.model.as_deref().unwrap_or_default());
+    hash.update([0]);
+    hash.update(reading.serial.as_deref()?);
+    Some(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_S: u64 = 86_400;
+
+    fn reading(serial: &str, unix_s: u64, bytes: u64) -> Reading {
+        let host_written = Some(Counter { bytes, step_bytes: 512, source: "log".into() });
+        Reading { serial: Some(serial.into()), taken_unix_s: Some(unix_s), host_written, ..Reading::default() }
+    }
+
+    fn bytes(reading: Option<Reading>) -> Option<u64> {
+        Some(reading?.host_written?.bytes)
+    }
+
+    #[test]
+    fn history_keeps_one_reading_a_day_and_forgets_old_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        for hour in 0..24 * 500 {
+            history.add(&reading("a", hour * 3600, hour));
+        }
+        history.add(&Reading { serial: None, ..reading("a", 0, 0) });
+        history.save().unwrap();
+        let again = WearHistory::open(directory.path()).unwrap();
+        let points: Vec<&Vec<Point>> = again.document.drives.values().collect();
+        assert_eq!((points.len(), points[0].len()), (1, POINTS_MAX));
+        assert!(points[0].windows(2).all(|pair| pair[1].unix_s - pair[0].unix_s >= APART_S));
+        for number in 0..300 {
+            history.add(&reading(&format!("s{number}"), 1_000 * DAY_S + number, 0));
+        }
+        assert_eq!(history.document.drives.len(), DRIVES_MAX);
+        assert_eq!(bytes(history.before(&reading("a", 2_000 * DAY_S, 0))), None, "the drive read longest ago is forgotten first");
+    }
+
+    #[test]
+    fn before_is_the_oldest_reading_of_thirty_days() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        for day in [0, 100, 120, 125] {
+            history.add(&reading("a", day * DAY_S, day));
+        }
+        let before = |day: u64| bytes(history.before(&reading("a", day * DAY_S, 0)));
+        assert_eq!([before(126), before(140), before(400), before(0)], [Some(100), Some(120), Some(125), None]);
+        assert_eq!(bytes(history.before(&reading("b", 126 * DAY_S, 0))), None);
+    }
+
+    #[test]
+    fn clock_set_back_drops_readings_of_the_future() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        history.add(&reading("a", 500 * DAY_S, 9));
+        history.add(&reading("a", 100 * DAY_S, 5));
+        assert_eq!(bytes(history.before(&reading("a", 501 * DAY_S, 0))), Some(5));
+    }
+
+    #[test]
+    fn damaged_history_is_reported_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE), "{\"version\":").unwrap();
+        let error = WearHistory::open(directory.path()).unwrap_err();
+        assert!(error.to_string().contains("is damaged"), "{error}");
+        std::fs::write(directory.path().join(FILE), "{\"version\":2,\"drives\":{}}").unwrap();
+        assert!(WearHistory::open(directory.path()).unwrap_err().to_string().contains("another version"));
+    }
+}

@@ -1,0 +1,44 @@
+//! Wear in the text format of Prometheus' node exporter.
+
+use super::DriveWear;
+use crate::daemon::metrics::{Metric, of_table};
+
+const HOUR_S: f64 = 3600.0;
+
+const METRICS: [Metric<DriveWear>; 7] = [
+    ("trimtab_drive_host_written_bytes_total", "counter", "Bytes that the host wrote since the drive was made.", |d| {
+        Some(d.host_written_bytes? as f64)
+    }),
+    ("trimtab_drive_nand_written_bytes_total", "counter", "Bytes that the drive wrote to flash memory.", |d| {
+        Some(d.nand_written_bytes? as f64)
+    }),
+    ("trimtab_drive_waf_ratio", "gauge", "Write amplification over the life of the drive.", |d| Some(d.waf_lifetime.as_ref()?.value)),
+    ("trimtab_drive_life_used_ratio", "gauge", "Rated life used; more than 1 after its end.", |d| Some(d.used_percent? as f64 / 100.0)),
+    ("trimtab_drive_temperature_celsius", "gauge", "Temperature of the drive.", |d| Some(d.temperature_celsius? as f64)),
+    ("trimtab_drive_unsafe_shutdowns_total", "counter", "Power cuts for which the drive was not prepared.", |d| {
+        Some(d.unsafe_shutdowns? as f64)
+    }),
+    ("trimtab_drive_power_on_seconds_total", "counter", "Time under power.", |d| Some(d.power_on_hours? as f64 * HOUR_S)),
+];
+
+/// The text file's content.
+#[must_use]
+pub fn render(drives: &[DriveWear]) -> String {
+    of_table(&METRICS, drives, |drive| vec![("device", &drive.subject), ("model", drive.model.as_deref().unwrap_or_default())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wear::assess;
+    use trimtab_linux::wear::{Counter, Reading};
+
+    #[test]
+    fn render_leaves_out_what_a_drive_does_not_report() {
+        let host_written = Some(Counter { bytes: 512_000, step_bytes: 512_000, source: "log".into() });
+        let reading = Reading { model: Some("A \"B\"".into()), host_written, ..Reading::default() };
+        let text = render(&[assess("/dev/sda".into(), reading, None, None)]);
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(samples, [r#"trimtab_drive_host_written_bytes_total{device="/dev/sda",model="A \"B\""} 512000"#]);
+    }
+}
