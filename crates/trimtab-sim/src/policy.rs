@@ -49,7 +49,7 @@ pub struct Observation<'a> {
     pub written_step: Bytes,
     /// Free space of the filesystem.
     pub free: Bytes,
-    /// Windows of the filesystem, in the order of a full trim.
+    /// Windows of the filesystem by address, without overlap.
     pub windows: &'a [TrimWindow],
     /// Smallest part of a window that can be trimmed alone, aligned to its size from the start of
     /// the window. [`Bytes::MAX`] if only whole windows are safe: unless the range is the whole

@@ -14,7 +14,7 @@ use trimtab_sim::target::TrimWindow;
 const WINDOW_MAX: u64 = 1 << 30;
 /// Window size for filesystems that accept any byte range.
 const RANGE: u64 = 256 << 20;
-/// Maximum number of windows; more are merged, because each choice scans all of them.
+/// Maximum number of windows; more are merged.
 const WINDOWS_MAX: usize = 1 << 14;
 /// Minimum granule, where parts of windows are allowed.
 const GRANULE_MIN: u64 = 64 << 10;
@@ -22,7 +22,7 @@ const GRANULE_MIN: u64 = 64 << 10;
 /// The windows of one filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// In the order of a full trim. Together they cover the filesystem.
+    /// By address. Together they cover the filesystem.
     pub windows: Vec<TrimWindow>,
     /// Smallest part of a window that may be trimmed; [`Bytes::MAX`]: only whole windows.
     pub granule: Bytes,
@@ -111,7 +111,9 @@ impl Layout {
     /// the range, so a window that begins inside a chunk skips that chunk.
     #[must_use]
     pub fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
-        let windows = chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
+        let mut windows: Vec<TrimWindow> =
+            chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
+        windows.sort_unstable_by_key(|window| window.start);
         Self {
             windows,
             granule: Bytes::MAX,

@@ -143,8 +143,9 @@ impl Pass {
         if self.failures > 0 && observation.now < self.retry_at {
             return Step::Later(self.retry_at);
         }
-        let ends_after = |w: &&TrimWindow| w.len > 0 && w.start.saturating_add(w.len) > next;
-        let Some(window) = observation.windows.iter().filter(ends_after).min_by_key(|w| w.start) else {
+        let is_done = |w: &TrimWindow| w.len == 0 || w.start.saturating_add(w.len) <= next;
+        let first = observation.windows.partition_point(|w| w.start.saturating_add(w.len) <= next);
+        let Some(window) = observation.windows[first..].iter().find(|w| !is_done(w)) else {
             if self.round < self.rounds_more {
                 (self.round, self.next) = (self.round + 1, Some(0));
                 return self.step(observation, piece);
@@ -218,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_ordered_by_address_and_empty_skipped() {
-        let windows = [window(300, 50), window(0, 100), window(200, 0), window(100, 100)];
+    fn pass_visits_windows_in_order_and_skips_empty_ones() {
+        let windows = [window(0, 100), window(100, 100), window(200, 0), window(300, 50), window(350, 0)];
         let mut pass = Pass::default();
         assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "no pass in progress");
         pass.start();

@@ -186,6 +186,30 @@ impl Cell {
             Work::Months(_) => None,
         }
     }
+
+    /// Months of use without notes and pictures, as text; `None` for other work.
+    fn months(&self) -> Option<String> {
+        let Work::Months(ageing) = &self.work else { return None };
+        let plain = Ageing { notes: Vec::new(), pictured: false, ..(**ageing).clone() };
+        Some(format!("{:?} {plain:?}", self.policy))
+    }
+
+    /// True if a run of `self` contains all of a run of `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        let pictured = |cell: &Self| matches!(&cell.work, Work::Months(ageing) if ageing.pictured);
+        self.months().is_some() && self.months() == other.months() && (pictured(self) || !pictured(other))
+    }
+
+    /// The run of this cell, from a `run` of `other`, which is this cell or [covers](Self::covers) it.
+    pub fn adapt(&self, run: &Run, other: &Self) -> Run {
+        let mut run = run.clone();
+        if let (Work::Months(mine), Work::Months(theirs)) = (&self.work, &other.work) {
+            run.settings.truncate(run.settings.len() - theirs.notes.len());
+            run.settings.extend(mine.notes.clone());
+            run.pictures.superblocks = run.pictures.superblocks.filter(|_| mine.pictured);
+        }
+        run
+    }
 }
 
 /// One cell for each job and each policy that the drive supports, in table order.
@@ -270,4 +294,26 @@ pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) ->
     };
     let jobs = scale.jobs(setup.seed)?;
     Ok(jobs.iter().flat_map(|job| [PolicySpec::None, PolicySpec::Online].map(|policy| cell(job, policy))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::request::{StudyRequest, Thoroughness};
+    use trimtab_drive::shipped;
+
+    #[test]
+    fn adapted_run_equals_own_run() {
+        let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, Used::default(), 1).unwrap();
+        let policies = modelled::policies(&["batched".to_owned()]).unwrap();
+        let extent = Extent { drive_writes: 0.1, aged: Bytes(200_000_000), ..StudyRequest::of_one(Thoroughness::Quick).extent };
+        let months = ageing(&setup, &policies, &extent).pop().unwrap();
+        let (run, _) = months.run(&mut ()).unwrap();
+        let all = tuning(&setup, &policies, &extent);
+        let covered: Vec<&Cell> = all.iter().filter(|cell| months.covers(cell)).collect();
+        let [cell] = covered[..] else { panic!("{} cells", covered.len()) };
+        assert_eq!(cell.title(), "x: batched at 60 % full, incompressible");
+        assert!(cell.adapt(&run, &months) == cell.run(&mut ()).unwrap().0);
+        assert!(!cell.covers(&months), "it has no pictures");
+    }
 }

@@ -100,7 +100,7 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            Work::Visit(at) => study.visit(context, at, &snapshots)?,
+            Work::Visit(nth) => study.visit(context, nth, &snapshots)?,
             Work::Trial(at) => study.try_out(at, &snapshots),
         }
         bar.count();
@@ -118,7 +118,7 @@ struct Task {
 }
 
 enum Work {
-    /// The cell with this index, once.
+    /// The visit with this index.
     Visit(usize),
     /// The small study that varies this assumption.
     Trial(usize),
@@ -130,7 +130,8 @@ fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
     for (study, under_way) in all.iter().enumerate() {
         // A snapshot for other cells is kept in addition.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
-        tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: Work::Visit(at), memory: memory(at) }));
+        let visits = under_way.visits.iter().enumerate();
+        tasks.extend(visits.map(|(nth, (at, _))| Task { study, what: Work::Visit(nth), memory: memory(*at) }));
         tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: Work::Trial(at), memory: 0 }));
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.memory));
@@ -140,6 +141,8 @@ fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
 /// A modelled study in progress.
 struct UnderWay<'a> {
     cells: Vec<Cell>,
+    /// Cells to run in order, and for each the cells that it covers.
+    visits: Vec<(usize, Vec<usize>)>,
     books: Mutex<Matrix>,
     checkpoints: &'a dyn Checkpoints,
     study: Study,
@@ -147,6 +150,22 @@ struct UnderWay<'a> {
     /// The cells of each small study, and its result.
     trials: Vec<Result<Vec<Cell>, Problem>>,
     said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
+}
+
+/// The visits of `matrix`. A cell whose run another visit contains has no visit of its own.
+fn visits(cells: &[Cell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
+    let due = matrix.visits();
+    let times = |at: usize| due.iter().filter(|visit| **visit == at).count();
+    let covers = |a: usize, b: usize| times(a) == times(b) && cells[a].covers(&cells[b]);
+    let mut visits: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (nth, at) in due.iter().enumerate() {
+        let round = due[..nth].iter().filter(|visit| *visit == at).count();
+        match visits.iter_mut().filter(|(first, _)| covers(*first, *at)).nth(round) {
+            Some((_, covered)) => covered.push(*at),
+            None => visits.push((*at, Vec::new())),
+        }
+    }
+    visits
 }
 
 impl<'a> UnderWay<'a> {
@@ -159,6 +178,7 @@ impl<'a> UnderWay<'a> {
         }
         let trials = asked.assumptions.as_ref().map(|all| all.trials.studies().collect()).unwrap_or_default();
         Self {
+            visits: visits(&asked.cells, &matrix),
             cells: asked.cells,
             books: Mutex::new(matrix),
             checkpoints: asked.checkpoints,
@@ -177,13 +197,15 @@ impl<'a> UnderWay<'a> {
     /// The cells of a task.
     fn cells_of(&self, what: &Work) -> &[Cell] {
         match what {
-            Work::Visit(at) => &self.cells[*at..=*at],
+            Work::Visit(nth) => std::slice::from_ref(&self.cells[self.visits[*nth].0]),
             Work::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
         }
     }
 
-    fn visit(&self, context: &Context, at: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
-        if self.books().is_given_up(at) {
+    fn visit(&self, context: &Context, nth: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
+        let (at, ref covered) = self.visits[nth];
+        let all = || std::iter::once(at).chain(covered.iter().copied());
+        if all().all(|at| self.books().is_given_up(at)) {
             return Ok(());
         }
         let cell = &self.cells[at];
@@ -192,8 +214,12 @@ impl<'a> UnderWay<'a> {
         let reason = match cell.run_from(&mut beginning, &mut Unwatched) {
             Ok((mut run, End::Complete)) => {
                 stamp(&mut run, cell.setup());
-                let kept = self.books().finished(at, run);
-                return kept.map_or(Ok(()), |run| self.checkpoints.put(&run));
+                for at in all() {
+                    let run = self.cells[at].adapt(&run, cell);
+                    let kept = self.books().finished(at, run);
+                    kept.map_or(Ok(()), |run| self.checkpoints.put(&run))?;
+                }
+                return Ok(());
             }
             Ok((_, End::Interrupted)) => return Ok(()),
             Ok((_, End::Failed(error))) => error.to_string(),
@@ -203,7 +229,9 @@ impl<'a> UnderWay<'a> {
         if cell.question == Question::Deleting && cell.policy == PolicySpec::None {
             return Err(anyhow!(reason));
         }
-        self.books().failed(at, reason);
+        for at in all() {
+            self.books().failed(at, reason.clone());
+        }
         Ok(())
     }
 
