@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::sys::mount_check;
 use trimtab_linux::trim::resume::state_directory;
 
@@ -63,18 +63,18 @@ pub enum Command {
 
 impl Command {
     /// Mounts that the command works on.
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> MountScope {
         match self {
             Self::Study(args) => args.reach(),
             Self::Bench(args) => args.reach(),
-            Self::Postmark(_) => Reach::of_targets(["."]),
+            Self::Postmark(_) => MountScope::of_targets(["."]),
             Self::Doctor(args) => args.reach(),
             Self::Daemon(args) => args.reach(),
             Self::Apply(args) => args.reach(),
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => Reach::Nothing,
+            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => MountScope::Nothing,
         }
     }
 

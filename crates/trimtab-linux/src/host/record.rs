@@ -13,13 +13,13 @@ const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
 
 /// All files, directories and links read, by path without links.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder {
+pub struct SysrootRecorder {
     files: BTreeMap<PathBuf, Vec<u8>>,
     directories: BTreeSet<PathBuf>,
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
-impl Recorder {
+impl SysrootRecorder {
     /// Records the content of a file.
     pub fn file(&mut self, path: &Path, bytes: &[u8]) {
         self.files.insert(path.to_owned(), bytes.to_owned());
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn forget_serials_removes_serial_numbers() {
-        let mut recorder = Recorder::default();
+        let mut recorder = SysrootRecorder::default();
         let mut page = vec![7; 572];
         page[60 + 2 * 27] = 9;
         recorder.file(Path::new("/sys/devices/a/device/vpd_pg89"), &page);
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn write_refuses_directory_with_files() {
         let directory = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::default();
+        let mut recorder = SysrootRecorder::default();
         recorder.file(Path::new("/a/b"), b"x");
         recorder.link(Path::new("/l"), Path::new("/a"));
         assert_eq!(recorder.write(&directory.path().join("new")).unwrap(), 1);

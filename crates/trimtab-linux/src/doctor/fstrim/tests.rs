@@ -6,9 +6,9 @@ fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn arguments_are_read_as_getopt_reads_them() {
-    let tables = |files: &[&str]| Subject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
+    let tables = |files: &[&str]| FstrimSubject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
     let call = |text: &str| match parse(&words(text), Release::V2_39) {
-        Parsed::Call(call) => call,
+        FstrimParseResult::Call(call) => call,
         other => panic!("{text}: {other:?}"),
     };
     for (text, subject) in [
@@ -18,8 +18,8 @@ fn arguments_are_read_as_getopt_reads_them() {
         ("--list /etc/x", tables(&["/etc/x"])),
         ("-av", tables(&["/proc/self/mountinfo"])),
         ("-Av --quiet", tables(&["/etc/fstab"])),
-        ("-v -m 1M /srv", Subject::Directory("/srv".into())),
-        ("-m1M -- /srv", Subject::Directory("/srv".into())),
+        ("-v -m 1M /srv", FstrimSubject::Directory("/srv".into())),
+        ("-m1M -- /srv", FstrimSubject::Directory("/srv".into())),
     ] {
         assert_eq!(call(text).subject, subject, "{text}");
     }
@@ -38,10 +38,10 @@ fn arguments_are_read_as_getopt_reads_them() {
         ("--listed-in /etc/fstab", Release::V2_34),
         ("--quiet -A", Release::V2_33),
     ] {
-        assert!(matches!(parse(&words(text), release), Parsed::Fails(_)), "{text}");
+        assert!(matches!(parse(&words(text), release), FstrimParseResult::Fails(_)), "{text}");
     }
     for text in ["-An", "--dry-run -a", "--help", "-V /"] {
-        assert!(matches!(parse(&words(text), Release::V2_39), Parsed::Idle(_) | Parsed::Fails(_)), "{text}");
+        assert!(matches!(parse(&words(text), Release::V2_39), FstrimParseResult::Idle(_) | FstrimParseResult::Fails(_)), "{text}");
     }
 }
 
@@ -94,14 +94,14 @@ fn trimmed(release: Release, fstab: &str, mounts: &str, arguments: &str) -> Vec<
     std::fs::write(tree.path().join("proc/cmdline"), "quiet root=/dev/sda2\n").unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(mounts.as_bytes());
-    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release };
-    let Parsed::Call(call) = parse(&words(arguments), release) else { panic!("{arguments}") };
+    let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts), release };
+    let FstrimParseResult::Call(call) = parse(&words(arguments), release) else { panic!("{arguments}") };
     visited(machine, &call)
 }
 
 /// The targets that a call trims.
 fn visited(machine: Machine<'_>, call: &Call) -> Vec<String> {
-    let Subject::Tables(files) = &call.subject else { panic!("{call:?}") };
+    let FstrimSubject::Tables(files) = &call.subject else { panic!("{call:?}") };
     let visits = machine.table(files).unwrap().map(|(file, entries)| machine.fates(file, entries, call.types.as_deref()));
     let trimmed = visits.into_iter().flatten().filter(|visit| visit.skipped.is_none());
     trimmed.map(|visit| visit.entry.target.display().to_string()).collect()
@@ -148,9 +148,9 @@ fn call_is_worked_out_once_for_all_filesystems() {
     let root = Root::recorded(tree.path()).unwrap();
     let mounts =
         mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 1 8:2 / /b rw - ext4 /dev/sda2 rw\n");
-    let visited = Visited::new(&mounts);
+    let visited = VisitCache::new(&mounts);
     let machine = Machine { root: &root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
-    let Parsed::Call(all) = parse(&words("--all"), Release::V2_39) else { panic!() };
+    let FstrimParseResult::Call(all) = parse(&words("--all"), Release::V2_39) else { panic!() };
     let first = machine.visits(&all);
     assert_eq!(machine.trims(&all, &|mount| mount.id == 2), Answer::Yes);
     assert!(matches!(machine.trims(&all, &|mount| mount.id == 3), Answer::No(_)), "the first of its source counts");
