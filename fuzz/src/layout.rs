@@ -1,16 +1,16 @@
-//! Layout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
+//! WindowLayout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
 //! of btrfs. For any bytes, windows are few and in order, and a pass over them trims each of
 //! their bytes once and nothing else.
 
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::trim::layout::Layout;
+use trimtab_linux::trim::layout::WindowLayout;
 use trimtab_linux::trim::{btrfs, ext4, xfs};
-use trimtab_sim::policy::{Action, Observation, PolicySpec, State};
+use trimtab_sim::policy::{Action, Observation, PolicySpec, PolicyState};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
 /// Passes with more requests than this are cut off.
 const REQUESTS_MAX: usize = 300;
-/// The most windows of a [`Layout`], with separate windows for the realtime section of XFS.
+/// The most windows of a [`WindowLayout`], with separate windows for the realtime section of XFS.
 const WINDOWS_MAX: usize = 2 * (1 << 14) + 1;
 
 /// Runs one input.
@@ -18,11 +18,11 @@ pub fn run(bytes: &[u8]) {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let layout = match kind % 3 {
         0 => match superblock(rest) {
-            Some(superblock) => Layout::ext4(&superblock, Bytes(65536)),
+            Some(superblock) => WindowLayout::ext4(&superblock, Bytes(65536)),
             None => return,
         },
         1 => match geometry(rest) {
-            Some((geometry, granule)) => Layout::xfs(&geometry, granule),
+            Some((geometry, granule)) => WindowLayout::xfs(&geometry, granule),
             None => return,
         },
         _ => {
@@ -34,7 +34,7 @@ pub fn run(bytes: &[u8]) {
                     }
                 }
             }
-            Layout::btrfs(&chunks)
+            WindowLayout::btrfs(&chunks)
         }
     };
     assert!(layout.windows.len() <= WINDOWS_MAX.max(rest.len()));
@@ -49,8 +49,8 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// A superblock with these bytes, also for inputs that contain only the relevant fields.
-fn superblock(bytes: &[u8]) -> Option<ext4::Superblock> {
-    if let Some(found) = ext4::Superblock::parse(bytes) {
+fn superblock(bytes: &[u8]) -> Option<ext4::Ext4Superblock> {
+    if let Some(found) = ext4::Ext4Superblock::parse(bytes) {
         return Some(found);
     }
     let mut whole = vec![0; 1024];
@@ -58,21 +58,21 @@ fn superblock(bytes: &[u8]) -> Option<ext4::Superblock> {
         whole[at..at + 4].copy_from_slice(field);
     }
     whole[0x38..0x3a].copy_from_slice(&[0x53, 0xef]);
-    ext4::Superblock::parse(&whole)
+    ext4::Ext4Superblock::parse(&whole)
 }
 
-fn geometry(bytes: &[u8]) -> Option<(xfs::Geometry, Bytes)> {
+fn geometry(bytes: &[u8]) -> Option<(xfs::XfsSizes, Bytes)> {
     let mut numbers = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
     let mut next = || numbers.next();
     let (sizes, data_blocks, realtime_blocks, cut) = (next()?, next()?, next()?, next()?);
-    let geometry = xfs::Geometry { block_size: sizes & 0xffff_ffff, ag_blocks: sizes >> 32, data_blocks, realtime_blocks, uuid: [0; 16] };
+    let geometry = xfs::XfsSizes { block_size: sizes & 0xffff_ffff, ag_blocks: sizes >> 32, data_blocks, realtime_blocks, uuid: [0; 16] };
     Some((geometry, if cut % 7 == 0 { Bytes::MAX } else { Bytes(1 << (16 + cut % 16)) }))
 }
 
 /// A requested pass, which never waits for foreground I/O.
-fn pass(layout: &Layout, policy: &str) {
+fn pass(layout: &WindowLayout, policy: &str) {
     let spec: PolicySpec = policy.parse().expect("it is one");
-    let mut policy = spec.build(&State::default());
+    let mut policy = spec.build(&PolicyState::default());
     let mut now = Nanos::from_secs(1_700_000_000);
     let mut last: Option<TrimOutcome> = None;
     let mut trimmed: Vec<TrimWindow> = Vec::new();
@@ -119,6 +119,6 @@ fn apart(a: &TrimWindow, b: &TrimWindow) -> bool {
 
 /// True if chunks overlap or are out of order. No real btrfs has such chunks, and a pass may
 /// then meet a byte twice.
-fn overlapping(layout: &Layout) -> bool {
+fn overlapping(layout: &WindowLayout) -> bool {
     !layout.windows.windows(2).all(|pair| end(&pair[0]) <= u128::from(pair[1].start))
 }

@@ -1,6 +1,6 @@
 //! Counters of an SSD.
 
-use super::spec::layout::Layout;
+use super::spec::layout::SsdLayout;
 use crate::units::Bytes;
 
 /// Counts since the drive was new. A slot is [`Layout::slot_bytes`], a unit
@@ -89,7 +89,7 @@ impl Counters {
 
     /// Bytes written to flash for any reason.
     #[must_use]
-    pub fn nand_written(&self, layout: &Layout, page_bytes: u64) -> Bytes {
+    pub fn nand_written(&self, layout: &SsdLayout, page_bytes: u64) -> Bytes {
         let slots = self.nand_written_host_slots
             + self.nand_written_gc_slots
             + self.nand_written_fold_slots
@@ -100,7 +100,7 @@ impl Counters {
 
     /// Bytes written to flash per byte written by the host; `None` before the first write.
     #[must_use]
-    pub fn waf(&self, layout: &Layout, page_bytes: u64) -> Option<f64> {
+    pub fn waf(&self, layout: &SsdLayout, page_bytes: u64) -> Option<f64> {
         let host = self.host_written_bytes;
         (host != 0).then(|| self.nand_written(layout, page_bytes).as_f64() / host as f64)
     }

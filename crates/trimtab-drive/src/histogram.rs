@@ -8,16 +8,16 @@ use core::fmt;
 /// Latencies from 1 ns to over an hour, in nanoseconds to three significant digits: reported
 /// values are within 0.1 % of a recorded one.
 #[derive(Clone)]
-pub struct Histogram(Counts);
+pub struct Histogram(BucketCounts);
 
 /// All buckets while recording, only non-empty ones after parsing, which saves memory.
 #[derive(Clone)]
-enum Counts {
+enum BucketCounts {
     Recording(hdrhistogram::Histogram<u64>),
     ReadBack(Vec<(Nanos, u64)>),
 }
 
-impl Counts {
+impl BucketCounts {
     fn all(&self) -> Cow<'_, hdrhistogram::Histogram<u64>> {
         match self {
             Self::Recording(all) => Cow::Borrowed(all),
@@ -90,7 +90,7 @@ impl Histogram {
     /// parsed histogram takes 16 bytes per bucket.
     #[must_use]
     pub fn new() -> Self {
-        Self(Counts::Recording(empty()))
+        Self(BucketCounts::Recording(empty()))
     }
 
     /// Records one latency.
@@ -154,14 +154,14 @@ impl Histogram {
             total = total.checked_add(count).ok_or(BucketError::TooMany)?;
             record(&mut all, value, count);
         }
-        Ok(Self(Counts::ReadBack(Self(Counts::Recording(all)).buckets().collect())))
+        Ok(Self(BucketCounts::ReadBack(Self(BucketCounts::Recording(all)).buckets().collect())))
     }
 
     /// Non-empty buckets: largest value of the bucket, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let (recording, read_back) = match &self.0 {
-            Counts::Recording(all) => (Some(all), &[][..]),
-            Counts::ReadBack(buckets) => (None, &buckets[..]),
+            BucketCounts::Recording(all) => (Some(all), &[][..]),
+            BucketCounts::ReadBack(buckets) => (None, &buckets[..]),
         };
         let of_all = recording.into_iter().flat_map(|all| all.iter_recorded());
         of_all.map(|v| (Nanos(v.value_iterated_to()), v.count_at_value())).chain(read_back.iter().copied())
@@ -192,7 +192,7 @@ mod tests {
         let mut histogram = Histogram::new();
         [5, 700, 3_600_000_000_000].into_iter().for_each(|ns| histogram.record(Nanos(ns)));
         let mut back = Histogram::from_buckets(histogram.buckets()).unwrap();
-        assert!(matches!(&back.0, Counts::ReadBack(buckets) if buckets.len() == 3));
+        assert!(matches!(&back.0, BucketCounts::ReadBack(buckets) if buckets.len() == 3));
         assert_eq!((back.count(), back.mean_ns()), (3, histogram.mean_ns()));
         back.record(Nanos(9));
         histogram.record(Nanos(9));

@@ -20,7 +20,7 @@ const SHARED: u32 = 3;
 /// Set of units that hold data. Memory use grows with fragmentation.
 #[derive(Clone, Debug)]
 pub struct UnitMap {
-    chunks: Vec<Chunk>,
+    chunks: Vec<LedgerChunk>,
     units: u64,
     set: u64,
     /// Units per bit, as a power of two.
@@ -28,7 +28,7 @@ pub struct UnitMap {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Chunk {
+enum LedgerChunk {
     Empty,
     Full,
     Some { bits: Box<[u64; WORDS]>, set: u32 },
@@ -38,7 +38,7 @@ impl UnitMap {
     /// Creates a map without data.
     pub fn new(units: u64) -> Self {
         let shared = if units.is_multiple_of(1 << SHARED) { SHARED } else { 0 };
-        Self { chunks: vec![Chunk::Empty; (units >> shared).div_ceil(CHUNK) as usize], units, set: 0, shared }
+        Self { chunks: vec![LedgerChunk::Empty; (units >> shared).div_ceil(CHUNK) as usize], units, set: 0, shared }
     }
 
     /// Number of units that hold data.
@@ -66,7 +66,7 @@ impl UnitMap {
     #[inline]
     pub fn prefetch(&self, unit: u64) {
         let bit = unit >> self.shared;
-        if let Some(Chunk::Some { bits, .. }) = self.chunks.get((bit / CHUNK) as usize) {
+        if let Some(LedgerChunk::Some { bits, .. }) = self.chunks.get((bit / CHUNK) as usize) {
             prefetch(&**bits, (bit % CHUNK / 64) as usize);
         }
     }
@@ -107,10 +107,10 @@ impl UnitMap {
     fn next_bit(&self, mut at: u64, end: u64, held: bool) -> Option<u64> {
         while at < end {
             match &self.chunks[(at / CHUNK) as usize] {
-                Chunk::Empty if !held => return Some(at),
-                Chunk::Full if held => return Some(at),
-                Chunk::Empty | Chunk::Full => at = (at / CHUNK + 1) * CHUNK,
-                Chunk::Some { bits, .. } => {
+                LedgerChunk::Empty if !held => return Some(at),
+                LedgerChunk::Full if held => return Some(at),
+                LedgerChunk::Empty | LedgerChunk::Full => at = (at / CHUNK + 1) * CHUNK,
+                LedgerChunk::Some { bits, .. } => {
                     let word = bits[(at % CHUNK / 64) as usize];
                     let wanted = (if held { word } else { !word }) >> (at % 64);
                     if wanted != 0 {
@@ -152,7 +152,7 @@ impl UnitMap {
     #[inline]
     fn change_one(&mut self, bit: u64, to: bool) -> Option<u64> {
         let len = CHUNK.min((self.units >> self.shared) - bit / CHUNK * CHUNK);
-        let Some(Chunk::Some { bits, set }) = self.chunks.get_mut((bit / CHUNK) as usize) else { return None };
+        let Some(LedgerChunk::Some { bits, set }) = self.chunks.get_mut((bit / CHUNK) as usize) else { return None };
         let (word, mask) = (&mut bits[(bit % CHUNK / 64) as usize], 1 << (bit % 64));
         if (*word & mask != 0) == to {
             return Some(0);
@@ -182,7 +182,7 @@ impl UnitMap {
     /// Switches to one bit per unit.
     #[cold]
     fn tell_apart(&mut self) {
-        let mut apart = Self { chunks: vec![Chunk::Empty; self.units.div_ceil(CHUNK) as usize], shared: 0, ..*self };
+        let mut apart = Self { chunks: vec![LedgerChunk::Empty; self.units.div_ceil(CHUNK) as usize], shared: 0, ..*self };
         for run in self.runs() {
             apart.change_bits(run, true);
         }
@@ -190,7 +190,7 @@ impl UnitMap {
     }
 }
 
-impl Chunk {
+impl LedgerChunk {
     fn contains(&self, unit: u64) -> bool {
         match self {
             Self::Empty => false,
@@ -469,11 +469,11 @@ mod tests {
         for page in pages() {
             assert_eq!((map.insert(page * 8..page * 8 + 8), map.insert(page * 8..page * 8 + 8)), (8, 0));
         }
-        assert_eq!((map.count(), map.chunks.as_slice()), (units, [Chunk::Full, Chunk::Full].as_slice()));
+        assert_eq!((map.count(), map.chunks.as_slice()), (units, [LedgerChunk::Full, LedgerChunk::Full].as_slice()));
         for page in pages() {
             assert_eq!((map.remove(page * 8..page * 8 + 8), map.remove(page * 8..page * 8 + 8)), (8, 0));
         }
-        assert_eq!((map.count(), map.chunks.as_slice()), (0, [Chunk::Empty, Chunk::Empty].as_slice()));
+        assert_eq!((map.count(), map.chunks.as_slice()), (0, [LedgerChunk::Empty, LedgerChunk::Empty].as_slice()));
     }
 
     proptest! {

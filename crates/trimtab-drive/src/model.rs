@@ -151,8 +151,8 @@ pub trait Model: Device + Send {
     fn heat(&self) -> Option<(&Thermal, i32)>;
 
     /// Current state that may slow the drive down later; default if not modelled.
-    fn strain(&self) -> Strain {
-        Strain::default()
+    fn strain(&self) -> ThrottleState {
+        ThrottleState::default()
     }
 
     /// Content of each superblock, `needed` by the host or not; empty for a disk.
@@ -176,7 +176,7 @@ pub trait Model: Device + Send {
 
 /// State that may change a drive's speed later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strain {
+pub struct ThrottleState {
     /// Total time throttled so far, in nanoseconds.
     pub throttled_ns: u64,
     /// Temperature in thousandths of a degree Celsius; `None` if not modelled.
@@ -192,7 +192,7 @@ pub struct Strain {
 
 /// Reason why a measured rate will not last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unlasting {
+pub enum TransientRateReason {
     /// At this load the drive will heat up to `heads_for_c` and throttle at `throttles_c`.
     Heat {
         /// Equilibrium temperature in degrees Celsius.
@@ -209,33 +209,33 @@ pub enum Unlasting {
     Resumes,
 }
 
-impl Strain {
+impl ThrottleState {
     /// Predicts a speed change of `drive` under continued load, from the `took_ns` between `from`
     /// and `self`. Returns `None` for an interval that was only partly throttled.
-    pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+    pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<TransientRateReason> {
         self.unlasting_heat(drive, from, took_ns).or_else(|| self.unlasting_life(from))
     }
 
-    fn unlasting_heat(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+    fn unlasting_heat(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<TransientRateReason> {
         let (thermal, _) = drive.heat()?;
         let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
         let throttled = self.throttled_ns - from.throttled_ns;
         let (throttles, resumes) = (f64::from(thermal.throttle_mc), f64::from(thermal.resume_mc));
         match (from.throttled_by_heat, self.throttled_by_heat) {
             (false, false) if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) => {
-                Some(Unlasting::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
+                Some(TransientRateReason::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
             }
             // Throttled throughout, allowing for the last step, which is not counted yet.
-            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(Unlasting::Resumes),
+            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(TransientRateReason::Resumes),
             _ => None,
         }
     }
 
-    fn unlasting_life(&self, from: &Self) -> Option<Unlasting> {
+    fn unlasting_life(&self, from: &Self) -> Option<TransientRateReason> {
         let (before, credit_bytes) = (from.life_credit_bytes?, self.life_credit_bytes?);
         match (from.throttled_for_life, self.throttled_for_life) {
-            (false, false) if credit_bytes < before => Some(Unlasting::Life { credit_bytes }),
-            (true, true) if credit_bytes > before => Some(Unlasting::Resumes),
+            (false, false) if credit_bytes < before => Some(TransientRateReason::Life { credit_bytes }),
+            (true, true) if credit_bytes > before => Some(TransientRateReason::Resumes),
             _ => None,
         }
     }
@@ -344,9 +344,9 @@ impl Model for Ssd {
         self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
     }
 
-    fn strain(&self) -> Strain {
+    fn strain(&self) -> ThrottleState {
         let now = self.occupancy();
-        Strain {
+        ThrottleState {
             throttled_ns: self.counters().throttled_ns,
             temperature_mc: now.temperature_mc,
             throttled_by_heat: now.throttled_by_heat,

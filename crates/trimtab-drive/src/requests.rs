@@ -6,7 +6,7 @@ use crate::units::Nanos;
 
 /// Completed requests of one kind.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct RequestTally {
     /// Number of requests, failed ones included.
     pub count: u64,
     /// Bytes of successful requests.
@@ -17,7 +17,7 @@ pub struct Done {
     pub latency: Histogram,
 }
 
-impl Done {
+impl RequestTally {
     /// Counts one request.
     pub fn count(&mut self, success: bool, bytes: u64, latency: Nanos) {
         self.count += 1;
@@ -32,20 +32,20 @@ impl Done {
 
 /// Completed requests by kind.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Reads.
-    pub read: Done,
+    pub read: RequestTally,
     /// Writes, including zero-writes that keep the space mapped.
-    pub write: Done,
+    pub write: RequestTally,
     /// TRIM commands, including zero-writes that unmap.
-    pub trim: Done,
+    pub trim: RequestTally,
     /// Flushes, including the durable end of each FUA write.
-    pub flush: Done,
+    pub flush: RequestTally,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Counter of `command`.
-    pub const fn of(&mut self, command: &Command<'_>) -> &mut Done {
+    pub const fn of(&mut self, command: &Command<'_>) -> &mut RequestTally {
         match command {
             Command::Read(_) => &mut self.read,
             Command::Write(..) => &mut self.write,

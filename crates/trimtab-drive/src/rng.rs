@@ -70,14 +70,14 @@ impl Stream {
 /// A random stream whose state is two numbers, for models with snapshots. The n-th value is
 /// SplitMix64's mix of seed and n (Steele, Lea and Flood 2014).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedStream {
     /// Seed.
     pub seed: u64,
     /// Number of values drawn.
     pub drawn: u64,
 }
 
-impl Counted {
+impl CountedStream {
     /// The stream of `purpose` under `seed`.
     #[must_use]
     pub fn new(seed: u64, purpose: &str) -> Self {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn counted_stream_matches_splitmix64() {
-        let mut s = Counted { seed: 1_234_567, drawn: 0 };
+        let mut s = CountedStream { seed: 1_234_567, drawn: 0 };
         // Published first values for this seed.
         assert_eq!([s.next_u64(), s.next_u64()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
         assert!((0..1000).all(|_| s.below(10) < 10));

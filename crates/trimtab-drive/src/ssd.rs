@@ -28,7 +28,7 @@ pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
 use super::prefetch::prefetch;
-use super::spec::layout::Layout;
+use super::spec::layout::SsdLayout;
 use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
 use crate::histogram::Histogram;
@@ -37,9 +37,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use clock::Clock;
 use ftl::Ftl;
-use heat::Heat;
-use journal::Journal;
-use life::Life;
+use heat::ThermalState;
+use journal::DurabilityJournal;
+use life::EnduranceCredit;
 use mapcache::MapCache;
 use partial::PartialUnits;
 use reads::ReadAhead;
@@ -51,7 +51,7 @@ const TRIMMED: u32 = 1;
 
 /// Per-superblock state that every overwrite needs, stored together for locality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
+struct SuperblockState {
     valid: u32,
     /// Position in the victim list.
     pos: u32,
@@ -62,14 +62,14 @@ struct Block {
 pub struct Ssd {
     spec: DriveSpec,
     flash: Flash,
-    layout: Layout,
+    layout: SsdLayout,
     seed: u64,
     ftl: Ftl,
     clock: Clock,
     partial: PartialUnits,
     deferred: VecDeque<(u32, u32)>,
-    heat: Option<Heat>,
-    life: Option<Life>,
+    heat: Option<ThermalState>,
+    life: Option<EnduranceCredit>,
     map_cache: Option<MapCache>,
     read_ahead: ReadAhead,
     /// Time of the last submission, or end of the last idle period.
@@ -153,7 +153,7 @@ pub enum BlockState {
 
 /// Content returned by a read of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ReadContent {
     /// Data of the latest write.
     Latest,
     /// Zeros.
@@ -174,7 +174,7 @@ impl Ssd {
         let Some(flash) = spec.flash() else {
             return Err(super::spec::wrong("medium", "a disk", "an SSD model needs a flash drive"));
         };
-        let layout = Layout::new(spec, flash)?;
+        let layout = SsdLayout::new(spec, flash)?;
         let ftl = Ftl::new(flash, &layout, seed);
         let delays =
             [flash.ftl.gc.idle_delay_ns, flash.write_cache.idle_write_out_ns, flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)];
@@ -182,8 +182,8 @@ impl Ssd {
             clock: Clock::new(spec, flash, &layout),
             partial: PartialUnits::new(flash, &layout),
             deferred: VecDeque::new(),
-            heat: flash.thermal.as_ref().map(Heat::new),
-            life: flash.life_throttle.map(Life::new),
+            heat: flash.thermal.as_ref().map(ThermalState::new),
+            life: flash.life_throttle.map(EnduranceCredit::new),
             map_cache: flash.ftl.mapping_cache_bytes.and_then(|bytes| MapCache::new(bytes, flash, &layout)),
             read_ahead: ReadAhead::new(flash.nand.read_ahead_bytes),
             now: 0,
@@ -201,7 +201,7 @@ impl Ssd {
         })
     }
 
-    fn is_simple(flash: &Flash, layout: &Layout) -> bool {
+    fn is_simple(flash: &Flash, layout: &SsdLayout) -> bool {
         let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
         flash.compression.is_none() && flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none() && all_mapped_in_memory
     }
@@ -220,7 +220,7 @@ impl Ssd {
 
     /// Sizes derived from the specification.
     #[must_use]
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &SsdLayout {
         &self.layout
     }
 
@@ -268,10 +268,10 @@ impl Ssd {
             slc_superblocks: ftl.slc_used,
             worn_out_superblocks: ftl.pool.worn_out,
             read_only: ftl.read_only,
-            temperature_mc: self.heat.as_ref().map(Heat::temperature_mc),
-            throttled_by_heat: self.heat.as_ref().is_some_and(Heat::is_throttled),
+            temperature_mc: self.heat.as_ref().map(ThermalState::temperature_mc),
+            throttled_by_heat: self.heat.as_ref().is_some_and(ThermalState::is_throttled),
             life_credit_bytes: self.life.as_ref().map(|life| life.credit),
-            throttled_for_life: self.life.as_ref().is_some_and(Life::is_throttled),
+            throttled_for_life: self.life.as_ref().is_some_and(EnduranceCredit::is_throttled),
         }
     }
 
@@ -295,16 +295,16 @@ impl Ssd {
 
     /// Content returned by a read of the logical block at byte `offset`.
     #[must_use]
-    pub fn content(&self, offset: u64) -> Content {
+    pub fn content(&self, offset: u64) -> ReadContent {
         let unit = offset / self.layout.unit_bytes;
         if self.partial.parts.iter().any(|part| u64::from(part.unit) == unit) {
-            return Content::Latest;
+            return ReadContent::Latest;
         }
         match (self.block_state(offset), self.flash.trim.reads) {
-            (BlockState::Mapped, _) => Content::Latest,
-            (BlockState::NeverWritten, _) | (BlockState::Trimmed, TrimmedReads::Zeros) => Content::Zeros,
-            (BlockState::Trimmed, TrimmedReads::Ones) => Content::Ones,
-            (BlockState::Trimmed, TrimmedReads::OldData) => Content::BeforeTrim,
+            (BlockState::Mapped, _) => ReadContent::Latest,
+            (BlockState::NeverWritten, _) | (BlockState::Trimmed, TrimmedReads::Zeros) => ReadContent::Zeros,
+            (BlockState::Trimmed, TrimmedReads::Ones) => ReadContent::Ones,
+            (BlockState::Trimmed, TrimmedReads::OldData) => ReadContent::BeforeTrim,
         }
     }
 
@@ -324,7 +324,7 @@ impl Ssd {
         if self.ftl.journal.is_none() {
             // Untracked units left in open rows would be mistaken for later writes.
             self.write_out(self.now);
-            self.ftl.journal = Some(Journal::new(self.ftl.frontiers.len()));
+            self.ftl.journal = Some(DurabilityJournal::new(self.ftl.frontiers.len()));
             self.simple = false;
         }
     }

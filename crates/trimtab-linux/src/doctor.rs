@@ -37,15 +37,15 @@ mod systemd;
 mod thin_pool;
 mod timer;
 
-pub use accepted::Accepted;
+pub use accepted::AcceptedFinding;
 pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
-pub use reach::{Verdict, VerdictKind};
-pub use remedy::{Action, Remedy, Step, kept_options};
-pub use survey::{NotJudged, Survey};
+pub use reach::{DiscardVerdict, VerdictKind};
+pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};
+pub use survey::{Survey, UndiagnosedStorage};
 
-use crate::host::block::{Kind, Layer, Stack};
+use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::environment::kind_name;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, printable};
@@ -149,7 +149,7 @@ pub struct Diagnosis {
     /// The diagnosed mount point or device.
     pub subject: String,
     /// Verdict on whether discards reach the drives.
-    pub verdict: Verdict,
+    pub verdict: DiscardVerdict,
     /// The filesystem, if the subject is one.
     pub filesystem: Option<LayerReport>,
     /// The devices below it, top first.
@@ -161,7 +161,7 @@ pub struct Diagnosis {
     /// Counters that report the amount written, with unit and step.
     pub write_counters: Vec<String>,
     /// Steps to take, most important first; the steps of one remedy are adjacent.
-    pub to_do: Vec<Step>,
+    pub to_do: Vec<RemedyStep>,
     /// The command that carries out all steps that need no manual work; `None` if there are none.
     pub fix: Option<String>,
     /// Information that is unreadable without root.
@@ -228,9 +228,9 @@ impl Diagnosis {
 pub struct Doctor<'a> {
     root: &'a Root,
     mounts: Vec<Mount>,
-    visited: fstrim::Visited,
+    visited: fstrim::VisitCache,
     tables: Tables,
-    mechanisms: mechanisms::Configured,
+    mechanisms: mechanisms::TrimMechanisms,
     /// The mounts that trimtab's own daemon trims, if its configuration is known.
     kept: Option<Vec<Mount>>,
 }
@@ -239,8 +239,8 @@ impl<'a> Doctor<'a> {
     /// Reads the mount table, the device-mapper tables and the configured mechanisms.
     pub fn new(root: &'a Root) -> std::io::Result<Self> {
         let mounts = mountinfo::read(root)?;
-        let visited = fstrim::Visited::new(&mounts);
-        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root), kept: None })
+        let visited = fstrim::VisitCache::new(&mounts);
+        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::TrimMechanisms::read(root), kept: None })
     }
 
     /// Adds the mounts that trimtab's own daemon trims by its configuration.
@@ -366,7 +366,10 @@ impl<'a> Doctor<'a> {
     fn root_would_add(&self, stack: &Stack) -> Vec<String> {
         let mut more = Vec::new();
         if !self.tables.known()
-            && stack.layers.iter().any(|l| matches!(l.kind, Kind::Crypt | Kind::ThinPool | Kind::Thin | Kind::Mapper(_)))
+            && stack
+                .layers
+                .iter()
+                .any(|l| matches!(l.kind, LayerKind::Crypt | LayerKind::ThinPool | LayerKind::Thin | LayerKind::Mapper(_)))
         {
             more.push("the device-mapper tables (dmsetup table, dmsetup status): allow_discards, thin pool passdown".to_owned());
         }
@@ -395,7 +398,7 @@ fn excuse(layers: &mut [LayerReport]) {
 /// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
 #[must_use]
 pub fn trim_units(root: &Root) -> (bool, bool) {
-    mechanisms::Configured::read(root).enabled()
+    mechanisms::TrimMechanisms::read(root).enabled()
 }
 
 /// Returns false only for filesystem types known to be unable to discard.
@@ -409,7 +412,7 @@ pub fn can_discard(fs_type: &str) -> bool {
 /// includes it.
 #[must_use]
 pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
-    filesystem::online(root, mount, stack) != filesystem::Online::Off
+    filesystem::online(root, mount, stack) != filesystem::OnlineDiscardMode::Off
 }
 
 /// Path of `lifetime_write_kbytes` of ext4 and f2fs, by device name.
@@ -423,8 +426,8 @@ fn shown(path: &Path) -> String {
 }
 
 /// Collects the remedies: those of blocking layers first, then by severity.
-fn to_do(diagnosis: &Diagnosis) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
+    let mut steps: Vec<RemedyStep> = Vec::new();
     let mut remedies: Vec<&Remedy> = Vec::new();
     for remedy in diagnosis.worth_mending().into_iter().filter_map(|f| f.remedy.as_ref()) {
         if !remedies.contains(&remedy) {

@@ -25,9 +25,9 @@ pub mod stat;
 pub mod superblock;
 pub mod users;
 
-use crate::sys::beneath::Named;
+use crate::sys::beneath::ResolvedObject;
 use block::Stack;
-use interference::{OwnIo, Sample};
+use interference::{MachineSample, OwnIo};
 use mountinfo::{DevNumber, Mount};
 use root::Root;
 use std::io;
@@ -48,7 +48,7 @@ impl Place {
     pub fn of_path(root: &Root, path: &Path) -> io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         if root.is_live() {
-            match Named::look_up(path) {
+            match ResolvedObject::look_up(path) {
                 Ok(named) if named.kind() == rustix::fs::FileType::BlockDevice => {
                     return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
                 }
@@ -94,7 +94,7 @@ pub struct Observer {
     root: Root,
     place: Place,
     environment: Vec<Field>,
-    before: Sample,
+    before: MachineSample,
 }
 
 impl Observer {
@@ -105,7 +105,7 @@ impl Observer {
         let root = Root::live()?;
         let place = Place::of_path(&root, path)?;
         let environment = environment::capture(&root, &place, path);
-        let before = Sample::take(&root, &place.stack);
+        let before = MachineSample::take(&root, &place.stack);
         Ok(Self { root, place, environment, before })
     }
 
@@ -120,7 +120,7 @@ impl Observer {
     /// process's own accounting is used.
     #[must_use]
     pub fn finish(self, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
-        let after = Sample::take(&self.root, &self.place.stack);
+        let after = MachineSample::take(&self.root, &self.place.stack);
         let (fields, warnings) = interference::judge(&self.before, &after, own);
         let mut environment = self.environment;
         environment.extend(health::afterwards(&self.root, &self.place.stack));

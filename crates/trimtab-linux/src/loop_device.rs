@@ -1,7 +1,7 @@
 //! Loop devices: attach, tune, list users, detach.
 
 use crate::host::loops::LoopDevice;
-use crate::sys::beneath::Identity;
+use crate::sys::beneath::ObjectIdentity;
 use crate::sys::looping;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -25,7 +25,7 @@ impl LoopDevice {
     /// size, direct I/O and a partition scan. `name` is the backing name shown by the kernel.
     pub fn attach(backing: &File, name: &Path, logical_block: u32) -> anyhow::Result<Self> {
         let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
-        let identity = Identity::of(backing).context("cannot examine the served file")?;
+        let identity = ObjectIdentity::of(backing).context("cannot examine the served file")?;
         let mut last = io::Error::from_raw_os_error(libc::EBUSY);
         for _ in 0..ATTEMPTS {
             let this = Self::fresh(&control).context("no loop device is available")?;
@@ -95,41 +95,41 @@ impl LoopDevice {
     }
 
     /// Flushes the device's dirty data to the drive, if the device is backed by `ours`.
-    pub fn sync(self, ours: Identity) -> io::Result<()> {
+    pub fn sync(self, ours: ObjectIdentity) -> io::Result<()> {
         let device = self.open(OFlags::empty())?;
         if looping::backing(&device)?.is_some_and(|backing| backing.file == ours) { device.sync_all() } else { Ok(()) }
     }
 
     /// Detaches the device if it is backed by `ours`, and returns once it is free. If another
     /// process has it open, nothing changes; with `force` it is detached on the last close.
-    pub fn detach(self, ours: Identity, force: bool) -> io::Result<Detached> {
+    pub fn detach(self, ours: ObjectIdentity, force: bool) -> io::Result<DetachResult> {
         let end = Instant::now() + if force { Duration::ZERO } else { PATIENCE };
         loop {
             match self.try_detach(ours, force)? {
                 // A process that scans all devices has it open for a moment.
-                Detached::InUse if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+                DetachResult::InUse if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
                 result => return Ok(result),
             }
         }
     }
 
-    fn try_detach(self, ours: Identity, force: bool) -> io::Result<Detached> {
+    fn try_detach(self, ours: ObjectIdentity, force: bool) -> io::Result<DetachResult> {
         // An exclusive open fails on a device that is mounted, used as swap, or part of another
         // device, as far as that is visible here.
         let device = match self.open(if force { OFlags::empty() } else { OFlags::EXCL }) {
             Ok(device) => device,
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(Detached::InUse),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(DetachResult::InUse),
             // /dev may lack the node if it is not a devtmpfs.
             Err(error) if self.backing_file().is_some() => return Err(error),
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Detached::Free);
+                return Ok(DetachResult::Free);
             }
             Err(error) => return Err(error),
         };
         // From here on the backing file cannot change, because that requires no other opener.
         match looping::backing(&device)? {
-            None => return Ok(Detached::Free),
-            Some(backing) if backing.file != ours => return Ok(Detached::Foreign),
+            None => return Ok(DetachResult::Free),
+            Some(backing) if backing.file != ours => return Ok(DetachResult::Foreign),
             Some(_) => {}
         }
         match looping::clear(&device) {
@@ -138,25 +138,25 @@ impl LoopDevice {
         }
         if looping::backing(&device)?.is_some() && !force {
             looping::keep(&device)?;
-            return Ok(Detached::InUse);
+            return Ok(DetachResult::InUse);
         }
         drop(device);
         let patience = Instant::now() + Duration::from_secs(5);
         while self.backing_file().is_some() {
             if Instant::now() > patience {
-                return Ok(Detached::InUse);
+                return Ok(DetachResult::InUse);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         self.renew(self.0 < MADE_AT_BOOT);
-        Ok(Detached::Free)
+        Ok(DetachResult::Free)
     }
 }
 
 /// Result of a detach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Detached {
+pub enum DetachResult {
     /// The device is free.
     Free,
     /// In use. With `force` it becomes free on the last close; otherwise it stays attached.

@@ -11,7 +11,7 @@ pub mod progress;
 
 pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled};
 
-use self::progress::Doing;
+use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ use trimtab_sim::run::Run;
 
 /// The output options.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Showing {
+pub struct OutputOptions {
     /// One JSON document instead of text.
     pub json: bool,
     /// No progress and no remarks.
@@ -49,16 +49,16 @@ pub struct Context {
     /// `--label`.
     pub label: Option<String>,
     /// If set, results are collected here instead of printed.
-    pub collected: Option<Collected>,
+    pub collected: Option<RunCollection>,
     /// The work under way, for the progress display.
-    pub doing: Doing,
+    pub doing: TaskList,
 }
 
 /// Runs that are collected instead of printed, because only their summary is printed.
 #[derive(Debug, Clone, Default)]
-pub struct Collected(Arc<Mutex<Vec<Run>>>);
+pub struct RunCollection(Arc<Mutex<Vec<Run>>>);
 
-impl Collected {
+impl RunCollection {
     /// Adds a run.
     pub fn add(&self, run: Run) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
@@ -72,9 +72,9 @@ impl Collected {
 
 impl Context {
     /// From the options.
-    pub fn new(Showing { json, quiet, plain }: Showing, yes: bool, label: Option<String>, store: Option<PathBuf>) -> Self {
+    pub fn new(OutputOptions { json, quiet, plain }: OutputOptions, yes: bool, label: Option<String>, store: Option<PathBuf>) -> Self {
         let progress = !quiet && (plain || std::io::stderr().is_terminal());
-        Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: Doing::default() }
+        Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: TaskList::default() }
     }
 
     /// Writes a one-line remark to standard error, unless `--quiet`.
@@ -128,7 +128,7 @@ pub fn has_reported() -> bool {
 /// A value that is not an object becomes a field with the name of the schema.
 pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> anyhow::Result<String> {
     #[derive(serde::Serialize)]
-    struct Document<'a, T> {
+    struct JsonDocument<'a, T> {
         schema: String,
         version: u32,
         // Serialised directly: an intermediate value would lose the second of two equal keys.
@@ -136,7 +136,7 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
         value: &'a T,
     }
     let name = format!("trimtab.{schema}");
-    let mut text = match serde_json::to_string_pretty(&Document { schema: name.clone(), version, value }) {
+    let mut text = match serde_json::to_string_pretty(&JsonDocument { schema: name.clone(), version, value }) {
         Ok(text) => text,
         Err(_) => serde_json::to_string_pretty(&serde_json::json!({ "schema": name, "version": version, schema: value }))?,
     };
@@ -170,9 +170,9 @@ pub fn restore_default_sigpipe() {
 
 /// While this value lives, a write to a closed pipe fails, so that cleanup can run.
 #[derive(Debug)]
-pub struct SurvivesClosedPipe(());
+pub struct ClosedPipeGuard(());
 
-impl SurvivesClosedPipe {
+impl ClosedPipeGuard {
     /// Takes effect immediately.
     pub fn new() -> Self {
         ClosedPipe::Errs.set();
@@ -180,13 +180,13 @@ impl SurvivesClosedPipe {
     }
 }
 
-impl Default for SurvivesClosedPipe {
+impl Default for ClosedPipeGuard {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for SurvivesClosedPipe {
+impl Drop for ClosedPipeGuard {
     fn drop(&mut self) {
         ClosedPipe::Ends.set();
     }
@@ -219,20 +219,20 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
 /// Standard output for file contents.
 pub fn stdout() -> Box<dyn std::io::Write> {
     let out = std::io::stdout();
-    if out.is_terminal() { Box::new(Readable(out.lock())) } else { Box::new(out.lock()) }
+    if out.is_terminal() { Box::new(PrintableWriter(out.lock())) } else { Box::new(out.lock()) }
 }
 
 /// As [`stdout`], but unlocked, so that other threads can write too, and for text: control
 /// characters are replaced even in a pipe, because a terminal may be behind it.
 pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
     let out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    Ok(Box::new(Readable(out)))
+    Ok(Box::new(PrintableWriter(out)))
 }
 
 /// Replaces control characters, in any encoding. Each write must end between characters.
-struct Readable<W>(W);
+struct PrintableWriter<W>(W);
 
-impl<W: std::io::Write> std::io::Write for Readable<W> {
+impl<W: std::io::Write> std::io::Write for PrintableWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.write_all(&plain_bytes(bytes))?;
         Ok(bytes.len())

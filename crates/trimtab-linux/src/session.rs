@@ -10,24 +10,24 @@ pub mod safety;
 
 use crate::host::Observer;
 use crate::output::Context;
-use crate::output::progress::{Counting, Part, Progress as Bar};
+use crate::output::progress::{Progress as Bar, ProgressPart, ProgressUnit};
 use crate::session::safety::Guard;
 use trimtab_sim::run::{Field, Metric, Phase, Run, Severity, Warning};
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Plan;
 
 /// Shows progress and watches the reserve of free space.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProgressWatch {
     bar: Bar,
-    counting: Counting,
+    counting: ProgressUnit,
     guard: Option<Guard>,
 }
 
-impl Watch {
+impl ProgressWatch {
     /// Shows the progress of `what` over `plan`: by operations if their number is known,
     /// otherwise by bytes written.
     pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
@@ -37,24 +37,24 @@ impl Watch {
     }
 
     /// Like [`Self::new`], for one part of a larger command.
-    pub fn part(context: &Context, part: &Part, plan: &Plan, guard: Option<Guard>) -> Self {
+    pub fn part(context: &Context, part: &ProgressPart, plan: &Plan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
         let bar = Bar::part(context, part, counting, total);
         Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 }
 
-fn amount(plan: &Plan) -> (Counting, u64) {
-    plan.ops.map_or((Counting::Bytes, plan.written.0), |ops| (Counting::Items, ops))
+fn amount(plan: &Plan) -> (ProgressUnit, u64) {
+    plan.ops.map_or((ProgressUnit::Bytes, plan.written.0), |ops| (ProgressUnit::Items, ops))
 }
 
-impl<T: ?Sized> Events<T> for Watch {
+impl<T: ?Sized> Events<T> for ProgressWatch {
     fn stopped(&self) -> bool {
         crate::sys::interrupt::requested()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
-        self.bar.run(if self.counting == Counting::Items { progress.ops } else { progress.written.0 }, &progress);
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        self.bar.run(if self.counting == ProgressUnit::Items { progress.ops } else { progress.written.0 }, &progress);
         self.guard.as_mut().map_or(Ok(()), Guard::check)
     }
 
@@ -71,15 +71,20 @@ impl<T: ?Sized> Events<T> for Watch {
 }
 
 /// Returns the run with its metrics, environment and warnings, and the reason why it ended.
-pub fn assemble(header: Header, observer: Option<Observer>, outcome: Outcome, metrics: impl Fn(&[Phase]) -> Vec<Metric>) -> (Run, End) {
-    let mut run = header.into_run(outcome.recorded, outcome.end == End::Complete);
+pub fn assemble(
+    header: RunHeader,
+    observer: Option<Observer>,
+    outcome: RunOutcome,
+    metrics: impl Fn(&[Phase]) -> Vec<Metric>,
+) -> (Run, RunEnd) {
+    let mut run = header.into_run(outcome.recorded, outcome.end == RunEnd::Complete);
     run.metrics = metrics(&run.phases);
     if let Some(observer) = observer {
         let (environment, warnings) = observer.finish(None);
         run.environment = environment;
         run.warnings = warnings;
     }
-    if let End::Failed(error) = &outcome.end {
+    if let RunEnd::Failed(error) = &outcome.end {
         run.warnings.push(Warning {
             code: "run.failed".to_owned(),
             severity: Severity::Serious,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_drive::spec::file::{Drive, parse};
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::detail;
 use trimtab_study::sweep::keep::Keep;
 use trimtab_study::sweep::settings::is_path;
@@ -90,9 +90,9 @@ impl Plan {
 
 fn made(cell: &Cell<Timed>, keep: &Keep, state: &mut &background::TaskState) -> Option<Outcome> {
     match catch_unwind(AssertUnwindSafe(|| cell.run(state))) {
-        Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run, keep)),
-        Ok(Ok((_, End::Failed(failed)))) => Some(Outcome::Failed(failed.to_string())),
-        Ok(Ok((_, End::Interrupted))) => None,
+        Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, keep)),
+        Ok(Ok((_, RunEnd::Failed(failed)))) => Some(Outcome::Failed(failed.to_string())),
+        Ok(Ok((_, RunEnd::Interrupted))) => None,
         Ok(Err(_)) if state.stop.load(Ordering::Relaxed) => None,
         Ok(Err(reason)) => Some(Outcome::Failed(reason)),
         Err(_) => Some(Outcome::Failed("the model stopped".to_owned())),

@@ -7,7 +7,7 @@ use crate::values::Whole;
 use crate::{background, error, values};
 use pyo3::prelude::*;
 use trimtab_drive::spec::file;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::keep::Keep;
 use trimtab_study::sweep::{Asked, Sources, Value, Work, settings, table};
 
@@ -59,9 +59,9 @@ pub fn simulate(
         cell.few = drive.few.clone();
     }
     match background::run(py, None, |mut state| cell.run(&mut state))? {
-        Ok((run, End::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &Keep::default()))),
-        Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),
-        Ok((_, End::Interrupted)) => Err(error("interrupted")),
+        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &Keep::default()))),
+        Ok((_, RunEnd::Failed(failed))) => Err(error(failed.to_string())),
+        Ok((_, RunEnd::Interrupted)) => Err(error("interrupted")),
         Err(reason) => Err(error(reason)),
     }
 }

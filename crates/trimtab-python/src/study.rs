@@ -9,7 +9,7 @@ use crate::values::{Threads, Whole};
 use pyo3::prelude::*;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_sim::{run, simulate};
 use trimtab_study::study::cells::{Cell, Question};
 use trimtab_study::study::modelled::{self, Setup};
@@ -250,9 +250,9 @@ fn all(
 fn one(cell: &Cell, state: &TaskState) -> Option<RunResult> {
     let mut watcher = state;
     match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
-        Ok((run, End::Complete)) => Some(Ok(run)),
-        Ok((_, End::Interrupted)) => None,
-        Ok((_, End::Failed(failed))) => Some(Err(failed.to_string())),
+        Ok((run, RunEnd::Complete)) => Some(Ok(run)),
+        Ok((_, RunEnd::Interrupted)) => None,
+        Ok((_, RunEnd::Failed(failed))) => Some(Err(failed.to_string())),
         Err(problem) => Some(Err(problem.to_string())),
     }
 }

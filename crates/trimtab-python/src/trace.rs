@@ -11,8 +11,8 @@ use std::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
-use trimtab_sim::runner::Stopped;
-use trimtab_sim::simulate::passes::Requests;
+use trimtab_sim::runner::StopReason;
+use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
 use trimtab_study::sweep::short_hash;
@@ -62,8 +62,8 @@ impl From<trimtab_drive::spec::SpecError> for ReplayError {
     }
 }
 
-impl From<Stopped> for ReplayError {
-    fn from(error: Stopped) -> Self {
+impl From<StopReason> for ReplayError {
+    fn from(error: StopReason) -> Self {
         Self(error.to_string())
     }
 }
@@ -219,7 +219,7 @@ pub struct Reading<'a> {
     next: usize,
 }
 
-impl Requests for Reading<'_> {
+impl RequestSource for Reading<'_> {
     type Error = ReplayError;
 
     fn next_request(&mut self) -> Option<Result<Event, ReplayError>> {

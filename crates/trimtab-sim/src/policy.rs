@@ -24,14 +24,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use adaptive::{Adaptive, AdaptiveSettings};
-pub use batched::{Batched, BatchedSettings, Schedule};
-pub use driver::{Driver, Patience, Surface, Then, Trim, Turn};
-pub use idle::{Idle, IdleSettings, TrimCost};
-pub use pass::{Pass, Step};
-pub use simple::{ByHand, Now, Online};
+pub use adaptive::{AdaptivePolicy, AdaptiveSettings};
+pub use batched::{BatchedPolicy, BatchedSettings, Schedule};
+pub use driver::{Driver, RefusalAction, RefusalLimits, Surface, TrimResponse, TurnResult};
+pub use idle::{IdlePolicy, IdleSettings, TrimCost};
+pub use pass::{Pass, PassStep};
+pub use simple::{ManualPolicy, NowPolicy, OnlinePolicy};
 pub use spec::{ParsePolicyError, PolicySpec};
-pub use state::State;
+pub use state::PolicyState;
 
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::string::String;
@@ -130,7 +130,7 @@ pub struct TrimRequest {
     /// Skip smaller free extents.
     pub min_extent: Bytes,
     /// Select extents by size; `None` for all. Requires [`Observation::by_size`].
-    pub sizes: Option<Sizes>,
+    pub sizes: Option<ExtentSizeClasses>,
     /// Largest single discard command ([`Bytes::MAX`] for no limit). Other requests can be served
     /// between two commands, so this bounds their wait. Linux: `queue/discard_max_bytes`.
     pub command_max: Bytes,
@@ -145,7 +145,7 @@ pub struct TrimRequest {
 /// Size classes of free extents, in addition to the minimum extent. The length of an extent
 /// does not depend on window boundaries. An extent in progress is sent to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct ExtentSizeClasses {
     /// Earlier rounds sent extents from this length; [`Bytes::MAX`] in the first round.
     pub below: Bytes,
     /// Index of this round over all windows, with extents decreasing in size.
@@ -154,7 +154,7 @@ pub struct Sizes {
     pub rounds: u32,
 }
 
-impl Sizes {
+impl ExtentSizeClasses {
     /// True in the last round: afterwards the filesystem may mark the window trimmed.
     #[must_use]
     pub const fn are_last(&self) -> bool {
@@ -207,5 +207,5 @@ pub trait Policy: Send {
     }
 
     /// State to keep across a restart, as plain data; [`PolicySpec::build`] restores it.
-    fn state(&self) -> State;
+    fn state(&self) -> PolicyState;
 }

@@ -7,13 +7,13 @@ pub mod header;
 pub mod passes;
 pub mod recorder;
 
-use self::recorder::{Recorded, Recorder};
+use self::recorder::{Recorder, RunRecording};
 use crate::target::{TargetError, TargetResult};
 use trimtab_drive::units::Bytes;
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
+pub struct RunProgress<'a> {
     /// Name of the current phase.
     pub phase: &'a str,
     /// Operations done, in all phases.
@@ -29,7 +29,7 @@ pub struct Progress<'a> {
 /// Callbacks of a run. The target is passed along for trim policies and counters.
 pub trait Events<T: ?Sized> {
     /// Called at least every 256 operations and after slow ones. An error ends the run.
-    fn progress(&mut self, _progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, _progress: RunProgress<'_>) -> TargetResult {
         Ok(())
     }
 
@@ -55,7 +55,7 @@ impl<T: ?Sized> Events<T> for () {
 
 /// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// The workload completed.
     Complete,
     /// The user stopped it.
@@ -66,27 +66,27 @@ pub enum End {
 
 /// Recorded data and the end of the run. Measurements before a failure are kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Phases and series.
-    pub recorded: Recorded,
+    pub recorded: RunRecording,
     /// End of the run.
-    pub end: End,
+    pub end: RunEnd,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Recorded data of a complete run, or the reason why it is incomplete.
-    pub fn complete(self) -> Result<Recorded, Stopped> {
+    pub fn complete(self) -> Result<RunRecording, StopReason> {
         match self.end {
-            End::Complete => Ok(self.recorded),
-            End::Interrupted => Err(Stopped::Interrupted),
-            End::Failed(error) => Err(Stopped::Failed(error)),
+            RunEnd::Complete => Ok(self.recorded),
+            RunEnd::Interrupted => Err(StopReason::Interrupted),
+            RunEnd::Failed(error) => Err(StopReason::Failed(error)),
         }
     }
 }
 
 /// Reason why a run is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stopped {
+pub enum StopReason {
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,

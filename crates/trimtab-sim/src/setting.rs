@@ -8,7 +8,7 @@ use core::str::FromStr;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 
 /// A setting and its name.
-pub type Named<'a> = (&'static str, Setting<'a>);
+pub type NamedSetting<'a> = (&'static str, Setting<'a>);
 
 /// Type of a setting and a reference to its value.
 pub enum Setting<'a> {

@@ -9,13 +9,13 @@ pub mod steered;
 pub mod timing;
 pub mod worn_out;
 
-use crate::analysis::change_points::{Options, knees};
+use crate::analysis::change_points::{ChangePointOptions, knees};
 use crate::analysis::steady::steady_state;
 use crate::policy::PolicySpec;
 use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
-use crate::runner::recorder::Recorded;
-use crate::runner::{End, Events, Stopped, blocks};
+use crate::runner::recorder::RunRecording;
+use crate::runner::{Events, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::Limit;
@@ -28,13 +28,13 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use loops::Loops;
-use passes::Requests;
-use sampled::Sampled;
-use steered::{Account, Steered};
+use passes::RequestSource;
+use sampled::SampledDrive;
+use steered::{Account, SteeredDrive};
 use timing::Timing;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::interface::Interface;
-use trimtab_drive::model::{self, Model, Unlasting};
+use trimtab_drive::model::{self, Model, TransientRateReason};
 use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
@@ -46,11 +46,11 @@ const FILL_BLOCK: u32 = 1 << 20;
 
 /// Definition of a simulation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan<T> {
+pub struct SimulationPlan<T> {
     /// Name of the run in results.
     pub name: String,
     /// Operations.
-    pub load: Load<T>,
+    pub load: SimulationLoad<T>,
     /// Class of written data.
     pub data: DataClass,
     /// Permille of the drive written sequentially before the workload.
@@ -65,7 +65,7 @@ pub struct Plan<T> {
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Load<T> {
+pub enum SimulationLoad<T> {
     /// Synthetic addresses.
     Synthetic(Addresses),
     /// CrystalDiskMark test sets, repeated.
@@ -172,10 +172,10 @@ impl<T: ?Sized> Events<T> for &dyn Watcher {
 /// A replayable trace.
 pub trait Trace {
     /// Failure to read the trace or to simulate.
-    type Error: From<UsageError> + From<SpecError> + From<Stopped>;
+    type Error: From<UsageError> + From<SpecError> + From<StopReason>;
 
     /// Its requests.
-    type Requests<'a>: Requests<Error = Self::Error>
+    type Requests<'a>: RequestSource<Error = Self::Error>
     where
         Self: 'a;
 
@@ -197,52 +197,52 @@ pub trait Trace {
     fn open(&self) -> Result<Self::Requests<'_>, Self::Error>;
 }
 
-struct Forward<'a>(&'a mut dyn Watcher);
+struct WatcherAdapter<'a>(&'a mut dyn Watcher);
 
-impl<T: ?Sized> Events<T> for Forward<'_> {
+impl<T: ?Sized> Events<T> for WatcherAdapter<'_> {
     fn stopped(&self) -> bool {
         self.0.stopped()
     }
 
-    fn progress(&mut self, progress: crate::runner::Progress<'_>) -> crate::target::TargetResult {
+    fn progress(&mut self, progress: crate::runner::RunProgress<'_>) -> crate::target::TargetResult {
         self.0.written(progress.written);
         Ok(())
     }
 }
 
 /// Drive under simulation.
-pub type Subject = Steered<Sampled>;
+pub type SimulatedDrive = SteeredDrive<SampledDrive>;
 
 /// Result of a workload.
-pub struct Finished {
+pub struct WorkloadResult {
     /// Phases and series.
-    pub recorded: Recorded,
+    pub recorded: RunRecording,
     /// End of the run.
-    pub end: End,
+    pub end: RunEnd,
     /// The drive.
-    pub subject: Subject,
+    pub subject: SimulatedDrive,
     /// Metrics specific to this workload.
     pub metrics: Vec<Metric>,
 }
 
 /// A completed or stopped simulation.
-pub struct Simulated {
+pub struct SimulationResult {
     /// Settings of the run.
     pub settings: Vec<Field>,
     /// Trim policy as on the command line, and its settings.
     pub policy: (String, Vec<Field>),
     /// End of the run.
-    pub end: End,
+    pub end: RunEnd,
     /// Phases and series.
-    pub recorded: Recorded,
-    sampled: Sampled,
+    pub recorded: RunRecording,
+    sampled: SampledDrive,
     account: Option<Account>,
     metrics: Vec<Metric>,
     capacity: Bytes,
     in_rounds: bool,
 }
 
-impl Simulated {
+impl SimulationResult {
     /// Adds the drive's internal state and the trims sent to the run.
     pub fn describe(mut self, run: &mut Run) {
         describe(run, &mut self.sampled, self.capacity, self.in_rounds);
@@ -257,22 +257,22 @@ impl Simulated {
 ///
 /// # Errors
 /// The refusal that [`run`] would return first. Only the run reads a trace.
-pub fn check<T: Trace>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
     check_policy(spec, plan)?;
     match &plan.load {
-        Load::Synthetic(addresses) => {
+        SimulationLoad::Synthetic(addresses) => {
             let settings = synthetic_settings(spec, plan, addresses, total.unwrap_or(capacity))?;
             settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
         }
-        Load::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
-        Load::Trace(_) => {}
+        SimulationLoad::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
+        SimulationLoad::Trace(_) => {}
     }
     fill(spec, plan).map(drop)
 }
 
-fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+fn check_policy<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
     match &plan.trim {
         Some(policy) if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() => {
             Err(UsageError::new(format!("{} does not support TRIM, so it can only run under policy none: {policy}", spec.name)))
@@ -285,12 +285,12 @@ fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
 ///
 /// # Errors
 /// Settings that are invalid for this drive, or an unreadable trace.
-pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher) -> Result<Simulated, T::Error> {
+pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, watcher: &mut dyn Watcher) -> Result<SimulationResult, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
     check_policy(spec, plan)?;
     // Fail before the slow fill.
-    let workload = Prepared::new(spec, plan, total)?;
+    let workload = PreparedWorkload::new(spec, plan, total)?;
     let drive = watcher.build(spec, plan.seed)?;
     let (drive, now, mapped) = match fill(spec, plan)? {
         None => (drive, Nanos::ZERO, Bytes::ZERO),
@@ -300,15 +300,15 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher
         }
     };
     let every = total.map_or(capacity.0 / 2000, |total| total.0 / SAMPLES);
-    let sampled = Sampled::new(drive, now, Bytes(every.max(1)));
+    let sampled = SampledDrive::new(drive, now, Bytes(every.max(1)));
     let subject = match &plan.trim {
-        None => Steered::not(sampled),
-        Some(policy) => Steered::new(sampled, Interface::of(spec), Some(policy), now, mapped),
+        None => SteeredDrive::not(sampled),
+        Some(policy) => SteeredDrive::new(sampled, Interface::of(spec), Some(policy), now, mapped),
     };
     let finished = workload.run(spec, plan, subject, now, watcher)?;
     let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
     let (mut sampled, account) = finished.subject.into_parts();
-    Ok(Simulated {
+    Ok(SimulationResult {
         settings: settings(plan, total),
         policy: (policy, plan.trim.as_ref().map(PolicySpec::settings).unwrap_or_default()),
         end: worn_out::concluded(finished.end, sampled.finish()),
@@ -317,34 +317,41 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher
         account,
         metrics: finished.metrics,
         capacity,
-        in_rounds: matches!(plan.load, Load::Crystal(_)),
+        in_rounds: matches!(plan.load, SimulationLoad::Crystal(_)),
     })
 }
 
-enum Prepared<'a, T> {
+enum PreparedWorkload<'a, T> {
     Synthetic(Synthetic, u32),
-    Crystal(&'a Loops, loops::Workload),
+    Crystal(&'a Loops, loops::LoopWorkload),
     Trace(&'a T),
 }
 
-impl<'a, T: Trace> Prepared<'a, T> {
-    fn new(spec: &DriveSpec, plan: &'a Plan<T>, total: Option<Bytes>) -> Result<Self, UsageError> {
+impl<'a, T: Trace> PreparedWorkload<'a, T> {
+    fn new(spec: &DriveSpec, plan: &'a SimulationPlan<T>, total: Option<Bytes>) -> Result<Self, UsageError> {
         Ok(match &plan.load {
-            Load::Synthetic(addresses) => {
+            SimulationLoad::Synthetic(addresses) => {
                 let total = total.unwrap_or(Bytes(spec.capacity_bytes));
                 Self::Synthetic(synthetic(spec, plan, addresses, total)?, addresses.queue_depth)
             }
-            Load::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
-            Load::Trace(trace) => Self::Trace(trace),
+            SimulationLoad::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
+            SimulationLoad::Trace(trace) => Self::Trace(trace),
         })
     }
 
-    fn run(self, spec: &DriveSpec, plan: &Plan<T>, subject: Subject, now: Nanos, watcher: &mut dyn Watcher) -> Result<Finished, T::Error> {
+    fn run(
+        self,
+        spec: &DriveSpec,
+        plan: &SimulationPlan<T>,
+        subject: SimulatedDrive,
+        now: Nanos,
+        watcher: &mut dyn Watcher,
+    ) -> Result<WorkloadResult, T::Error> {
         match self {
             Self::Synthetic(mut workload, depth) => {
                 let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-                let outcome = blocks::run(&mut workload, &mut target, &mut Forward(watcher));
-                Ok(Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
+                let outcome = blocks::run(&mut workload, &mut target, &mut WatcherAdapter(watcher));
+                Ok(WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
             Self::Trace(trace) => {
@@ -359,7 +366,12 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<SyntheticSettings, UsageError> {
+fn synthetic_settings<T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    addresses: &Addresses,
+    total: Bytes,
+) -> Result<SyntheticSettings, UsageError> {
     let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
     let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
@@ -378,7 +390,7 @@ fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses
     })
 }
 
-fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
+fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
     let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
     let workload = match addresses.trims_of {
         TrimsOf::All => workload,
@@ -387,7 +399,7 @@ fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: 
     workload.map_err(|error| UsageError::new(error.to_string()))
 }
 
-fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
+fn fill<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
     let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
     if filled == 0 {
         return Ok(None);
@@ -407,7 +419,7 @@ fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)
 }
 
 /// The drive after `fill` and a pause to write out its caches, and the time then.
-fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), Stopped> {
+fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), StopReason> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
     let outcome = blocks::run(fill, &mut target, &mut { watcher });
@@ -417,12 +429,12 @@ fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) ->
     Ok((target.into_drive(), now))
 }
 
-fn settings<T: Trace>(plan: &Plan<T>, total: Option<Bytes>) -> Vec<Field> {
+fn settings<T: Trace>(plan: &SimulationPlan<T>, total: Option<Bytes>) -> Vec<Field> {
     let mut fields = vec![Field::new("workload", plan.name.clone()), Field::new("data", plan.data.to_string())];
     match &plan.load {
-        Load::Synthetic(addresses) => fields.extend(addresses.fields()),
-        Load::Crystal(loops) => fields.extend(loops.fields()),
-        Load::Trace(trace) => fields.extend(trace.fields()),
+        SimulationLoad::Synthetic(addresses) => fields.extend(addresses.fields()),
+        SimulationLoad::Crystal(loops) => fields.extend(loops.fields()),
+        SimulationLoad::Trace(trace) => fields.extend(trace.fields()),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
     fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));
@@ -455,7 +467,7 @@ fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
 }
 
 /// Adds series, counters, levels and warnings. Rounds have their own trends.
-fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bool) {
+fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_rounds: bool) {
     let counters = sampled.finish().counters();
     let (written, _) = sampled.written();
     run.series.extend(sampled.series());
@@ -493,7 +505,7 @@ const fn group_of(steps: usize) -> usize {
 }
 
 /// Highest rate, steady rate, and the knees between them.
-fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
+fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
     let rate = |name: &str, value| metric(name, Unit::MegabytesPerSecond, Better::Higher, value);
@@ -503,7 +515,7 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     // Excludes rates that heat or flash wear will lower.
     rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
-    let knees = knees(&rates, &Options::default());
+    let knees = knees(&rates, &ChangePointOptions::default());
     let settled = knees.last().map_or(0, |knee| knee.index.div_ceil(group));
     if let Some(window) = steady_state(&rounds, &round_bytes, capacity, settled).window() {
         metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
@@ -516,9 +528,9 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     metrics
 }
 
-fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warning {
+fn not_steady(written: u64, capacity: Bytes, later: Option<TransientRateReason>) -> Warning {
     let (code, facts, text) = match later {
-        Some(Unlasting::Heat { heads_for_c, throttles_c }) => (
+        Some(TransientRateReason::Heat { heads_for_c, throttles_c }) => (
             "steady-state.warming-up",
             vec![
                 Field::new("heads-for-celsius", three_digits(heads_for_c)),
@@ -528,7 +540,7 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warnin
                 "no steady rate: the drive is still warming up, to {heads_for_c:.0} degrees Celsius at this load, and throttles at {throttles_c:.0}; write more"
             ),
         ),
-        Some(Unlasting::Life { credit_bytes }) => (
+        Some(TransientRateReason::Life { credit_bytes }) => (
             "steady-state.life-throttle",
             vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
             format!(
@@ -536,7 +548,7 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warnin
                 Bytes(credit_bytes)
             ),
         ),
-        Some(Unlasting::Resumes) => (
+        Some(TransientRateReason::Resumes) => (
             "steady-state.swings",
             Vec::new(),
             "no steady rate: at this load the drive alternates between throttled and full speed; write more, so that each fiftieth covers whole cycles"

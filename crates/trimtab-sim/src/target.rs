@@ -128,7 +128,7 @@ pub trait BlockTarget: Clock {
 }
 
 /// A file target with full-filesystem trim and a device that counts discards.
-pub trait Trimmable: FileTarget {
+pub trait TrimTarget: FileTarget {
     /// Trims all free space; the caller excludes concurrent trims. Returns the result and the
     /// time that discards continued in the background afterwards.
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;

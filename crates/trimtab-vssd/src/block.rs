@@ -15,7 +15,7 @@ use looped::LoopOnFuse;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use trimtab_linux::host::disk::Disk;
-use trimtab_linux::sys::beneath::Identity;
+use trimtab_linux::sys::beneath::ObjectIdentity;
 
 /// A block device and its server. Dropping this value does not remove the device.
 pub struct Block {
@@ -128,7 +128,7 @@ impl Block {
     }
 
     /// Removes the device after [`Self::release`].
-    pub fn remove(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(self, home: &Home, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
         let disk = self.disk();
         let taken = match self.way {
             FrontEnd::LoopOnFuse(looped) => return looped.remove(home, served, force),

@@ -3,7 +3,7 @@
 mod counts;
 mod settings;
 
-pub use trimtab_drive::requests::{Counts, Done};
+pub use trimtab_drive::requests::{RequestCounts, RequestTally};
 pub use trimtab_drive::trim_shape::TrimShape;
 
 use crate::classify::classify;
@@ -74,7 +74,7 @@ struct ModelState {
     device: Box<dyn Model>,
     clock: ModelClock,
     ledger: Ledger,
-    counts: Counts,
+    counts: RequestCounts,
     seconds: Seconds,
     recorder: Option<Recorder>,
     /// Model time when the engine was created, where recordings begin.
@@ -96,7 +96,7 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Requests since the engine was created.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// The discard ledger.
     pub discards: Sums,
     /// Bytes that hold data.
@@ -119,7 +119,7 @@ impl Engine {
             device: model,
             clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
             ledger,
-            counts: Counts::default(),
+            counts: RequestCounts::default(),
             seconds: Seconds::default(),
             recorder,
             origin,
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Requests since the engine was created.
-    pub fn served(&self) -> Counts {
+    pub fn served(&self) -> RequestCounts {
         self.lock().counts.clone()
     }
 

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
-use trimtab_linux::sys::beneath::{Dir, Identity};
+use trimtab_linux::sys::beneath::{Dir, ObjectIdentity};
 use wire::{Chunk, Command, Header};
 
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -43,7 +43,7 @@ pub struct NbdFront {
     directory: Dir,
     name: OsString,
     /// Identity of the socket; its name may belong to another object by now.
-    socket: Identity,
+    socket: ObjectIdentity,
 }
 
 impl NbdFront {
@@ -56,13 +56,13 @@ impl NbdFront {
             anyhow::ensure!(ours(&old), "{shown} is another user's socket");
             anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
             directory
-                .remove_file_of(&name, Identity::from(&old))
+                .remove_file_of(&name, ObjectIdentity::from(&old))
                 .map(drop)
                 .with_context(|| format!("cannot replace the old socket {shown}"))?;
         }
         let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
         let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
-        let socket = Identity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
+        let socket = ObjectIdentity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
         let (room, log, clients) = (Arc::new(Room::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
@@ -91,7 +91,7 @@ impl NbdFront {
     }
 
     /// Identity of the socket.
-    pub const fn socket(&self) -> Identity {
+    pub const fn socket(&self) -> ObjectIdentity {
         self.socket
     }
 }
@@ -113,13 +113,13 @@ fn is_socket(stat: &Stat) -> bool {
 
 /// Removes the socket of a dead server: the one recorded as `made`, or without a record one
 /// of this user's without a listener. Any other object stays.
-pub fn remove_left(path: &Path, made: Option<Identity>) -> io::Result<()> {
+pub fn remove_left(path: &Path, made: Option<ObjectIdentity>) -> io::Result<()> {
     let (directory, name) = match Dir::of_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
     let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else { return Ok(()) };
-    let identity = Identity::from(&found);
+    let identity = ObjectIdentity::from(&found);
     if made.is_none_or(|made| made == identity) && UnixStream::connect(directory.reach(&name)).is_err() {
         // An object that has replaced it stays.
         let _ = directory.remove_file_of(&name, identity)?;

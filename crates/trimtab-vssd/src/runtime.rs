@@ -33,8 +33,8 @@ use trimtab_linux::host::loops;
 use trimtab_linux::host::mountinfo::{self, DevNumber};
 use trimtab_linux::host::processes::{boot_id, started};
 use trimtab_linux::host::root::Root;
-use trimtab_linux::loop_device::Detached;
-use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
+use trimtab_linux::loop_device::DetachResult;
+use trimtab_linux::sys::beneath::{Dir, ObjectIdentity, PRIVATE_FILE, Removal};
 
 /// Overrides the directory, for tests and for independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -92,8 +92,8 @@ impl Record {
 
     /// The file that backs the block device; `None` after a reboot.
     #[must_use]
-    pub fn served(&self) -> Option<Identity> {
-        self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| Identity { device, inode })
+    pub fn served(&self) -> Option<ObjectIdentity> {
+        self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| ObjectIdentity { device, inode })
     }
 }
 
@@ -179,14 +179,14 @@ impl Home {
 
     fn remove_file(&self, name: &str) -> io::Result<()> {
         match self.dir.look(name)? {
-            Some(stat) => removed(self.dir.remove_file_of(name, Identity::from(&stat))?),
+            Some(stat) => removed(self.dir.remove_file_of(name, ObjectIdentity::from(&stat))?),
             None => Ok(()),
         }
     }
 
     /// Unmounts the served file from the mount point, even if it is busy or dead. Succeeds if
     /// nothing is mounted. `served` is the file, if known.
-    pub fn unmount(&self, served: Option<Identity>) -> anyhow::Result<()> {
+    pub fn unmount(&self, served: Option<ObjectIdentity>) -> anyhow::Result<()> {
         let mount_point = self.mount_point();
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
         let Some(mount) = mountinfo::containing(&mounts, &mount_point).filter(|mount| mount.mount_point == mount_point) else {
@@ -446,8 +446,8 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         }
         let served = served.expect("devices were found by it");
         match device.detach(served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
-            Detached::InUse if !force => bail!("{} is still in use", shown.display()),
-            Detached::Free | Detached::InUse | Detached::Foreign => {}
+            DetachResult::InUse if !force => bail!("{} is still in use", shown.display()),
+            DetachResult::Free | DetachResult::InUse | DetachResult::Foreign => {}
         }
     }
     if let Some(mark) = record.and_then(Record::mark) {
@@ -457,7 +457,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
     if let Some(record) = record
         && let Some(socket) = &record.nbd
     {
-        let made = record.nbd_socket.map(|(device, inode)| Identity { device, inode });
+        let made = record.nbd_socket.map(|(device, inode)| ObjectIdentity { device, inode });
         nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
     }
     // Without a record, the contents are not known to be ours.

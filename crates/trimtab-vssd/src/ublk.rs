@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_linux::host::{self, disk::Disk};
 use trimtab_linux::sys::ublk::control::Control;
-use trimtab_linux::sys::ublk::queue::Queue;
+use trimtab_linux::sys::ublk::queue::UblkQueue;
 use trimtab_linux::sys::ublk::{self, Info};
 
 /// Queue depth, as with a loop device.
@@ -202,7 +202,7 @@ fn worker(
     waiting: Arc<AtomicUsize>,
 ) -> io::Result<Worker<QueueSlots>> {
     let everywhere = pin_thread(&here)?;
-    let slots = QueueSlots::new(Queue::new(file, device, queue)?, drive);
+    let slots = QueueSlots::new(UblkQueue::new(file, device, queue)?, drive);
     Ok(Worker::new(slots, here, everywhere, waiting))
 }
 

@@ -1,6 +1,6 @@
 //! Measures the time that requests wait in the kernel, from the block device's counters.
 
-use crate::engine::Counts;
+use crate::engine::RequestCounts;
 use crate::pace::Speed;
 use crate::status::HostWait;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Waits {
     }
 
     /// Ends a second. `counts` covers all requests so far.
-    pub fn tick(&mut self, counts: &Counts) {
+    pub fn tick(&mut self, counts: &RequestCounts) {
         let now = self.taken(counts);
         let trimmed = now.trims > self.last.trims;
         if trimmed || self.trimmed {
@@ -59,7 +59,7 @@ impl Waits {
     }
 
     /// The wait until now.
-    pub fn now(&self, counts: &Counts) -> HostWait {
+    pub fn now(&self, counts: &RequestCounts) -> HostWait {
         let now = self.taken(counts);
         let running = if now.trims > self.last.trims || self.trimmed { self.last.waited(&now) } else { 0 };
         // The drive counts a request slightly before the kernel does.
@@ -67,7 +67,7 @@ impl Waits {
         HostWait { all_ns, beside_trims_ns: (self.beside_trims + running).min(all_ns) }
     }
 
-    fn taken(&self, counts: &Counts) -> TimeTotals {
+    fn taken(&self, counts: &RequestCounts) -> TimeTotals {
         let model_ns = [&counts.read, &counts.write].map(|done| done.latency.mean_ns() * done.count as f64).iter().sum::<f64>();
         TimeTotals {
             host_ns: host_time(&self.stat).map_or(self.last.host_ns, |time| time.0),
@@ -93,7 +93,7 @@ mod tests {
         let say = |write_ms: u64| std::fs::write(scratch.path().join("stat"), format!("0 0 0 60 1 0 8 {write_ms} 0 0 0\n")).unwrap();
         say(40);
         let mut waits = Waits::new(scratch.path(), Speed::Times(2.0)).unwrap();
-        let mut counts = Counts::default();
+        let mut counts = RequestCounts::default();
         counts.trim.count(true, 4096, Nanos::from_millis(150));
         counts.write.count(true, 4096, Nanos::from_millis(4));
         say(340);

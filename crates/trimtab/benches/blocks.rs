@@ -16,7 +16,7 @@ use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::Phase;
 use trimtab_sim::runner::blocks::{Recording, run, run_recording};
-use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::BlockTarget;
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
@@ -85,8 +85,8 @@ fn settings(span: Bytes, read: bool, queue_depth: u32, limit: Limit) -> Settings
     }
 }
 
-fn phase(outcome: Outcome) -> Phase {
-    assert_eq!(outcome.end, End::Complete);
+fn phase(outcome: RunOutcome) -> Phase {
+    assert_eq!(outcome.end, RunEnd::Complete);
     outcome.recorded.phases.into_iter().next().unwrap()
 }
 

@@ -26,8 +26,8 @@ use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::session::discard_option::Discard;
-use trimtab_linux::sys::beneath::{Dir, Named};
+use trimtab_linux::session::discard_option::DiscardOption;
+use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::policy::{PolicySpec, Schedule};
 
@@ -141,7 +141,7 @@ impl System {
 fn named_file(file: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(file)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Err(Errno::ISDIR.into()) };
-    match Named::look_up(parent) {
+    match ResolvedObject::look_up(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(absolute),
         named => Ok(named?.real_path()?.join(name)),
     }
@@ -205,7 +205,7 @@ struct Subject {
     mount_point: PathBuf,
     fs_type: String,
     /// The discard option in force, if it is mounted.
-    mounted: Option<Discard>,
+    mounted: Option<DiscardOption>,
     /// Mount points of its lines in fstab, in file order.
     lines: Vec<PathBuf>,
     /// It is the root filesystem, wherever else it is mounted.
@@ -235,7 +235,7 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> 
     };
     let wanted = wanted_option(&spec, &subject);
     let (mounted, wanted, listed) = (mounted.as_ref(), wanted.as_deref(), !lines.is_empty());
-    let discards = mounted.is_some_and(Discard::is_on);
+    let discards = mounted.is_some_and(DiscardOption::is_on);
     if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
         let edit = fstab_edit(fstab, &plan, lines, wanted)?;
         plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, lines)));
@@ -267,13 +267,13 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
         let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
         let stack = Stack::of_mount(&system.root, &mounts, mount);
-        let option = Discard::of(mount);
+        let option = DiscardOption::of(mount);
         // The mount table does not show a default stored in the filesystem (tune2fs -o discard).
         let hidden = !option.is_on() && doctor::discards_online(&system.root, mount, &stack);
         return Ok(Subject {
             mount_point: mount.mount_point.clone(),
             fs_type: mount.fs_type.clone(),
-            mounted: Some(if hidden { Discard::On } else { option }),
+            mounted: Some(if hidden { DiscardOption::On } else { option }),
             lines: fstab::lines_of(fstab, &mounted_at),
             is_root: mounted_at.iter().any(|point| point == Path::new("/")),
             discards_by_default: hidden || discards_by_default(&mount.fs_type),
@@ -297,11 +297,11 @@ fn discards_by_default(fs_type: &str) -> bool {
 /// The discard option that the policy needs; `None` if none. Removes the option of another
 /// policy, because two mechanisms on one filesystem only add cost.
 fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
-    let online = Discard::online(&subject.fs_type).to_string();
+    let online = DiscardOption::online(&subject.fs_type).to_string();
     let is_online = matches!(spec, PolicySpec::Online) || needs_discard(spec, subject).is_some();
     match subject.discards_by_default {
         _ if is_online => Some(online),
-        true => Some(Discard::Off.to_string()),
+        true => Some(DiscardOption::Off.to_string()),
         false => None,
     }
 }
@@ -389,7 +389,7 @@ fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan:
 }
 
 /// The remaining step until the mount option is in force.
-fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>) -> Option<String> {
+fn remount(plan: &Plan, mounted: Option<&DiscardOption>, wanted: Option<&str>) -> Option<String> {
     let now = mounted?;
     let wanted = wanted.unwrap_or("nodiscard");
     if now.to_string() == wanted {

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::sys::mount_check;
 use trimtab_linux::trim::resume::state_directory;
 
@@ -66,11 +66,11 @@ pub enum Command {
 
 impl Command {
     /// Mounts that the command works on.
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> MountScope {
         match self {
             Self::Study(args) => args.reach(),
             Self::Bench(args) => args.reach(),
-            Self::Postmark(_) => Reach::of_targets(["."]),
+            Self::Postmark(_) => MountScope::of_targets(["."]),
             Self::Doctor(args) => args.reach(),
             Self::Daemon(args) => args.reach(),
             Self::Apply(args) => args.reach(),
@@ -78,7 +78,7 @@ impl Command {
             Self::Trim(args) => args.reach(),
             Self::Wear(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => Reach::Nothing,
+            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => MountScope::Nothing,
         }
     }
 

@@ -148,7 +148,7 @@ mod tests {
     use crate::drives::simulate::{self, Addresses, Amount, Load, Plan};
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Bytes;
-    use trimtab_sim::runner::End;
+    use trimtab_sim::runner::RunEnd;
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     /// Dotted names of every value in a table.
@@ -239,7 +239,7 @@ mod tests {
                 seed: 1,
             };
             let (run, end) = simulate::run(&spec, &drive.spec.name, &plan, &mut ()).unwrap();
-            assert_eq!(end, End::Complete, "{}", drive.spec.name);
+            assert_eq!(end, RunEnd::Complete, "{}", drive.spec.name);
             let written: Bytes = run.phases.iter().map(|phase| phase.written).sum();
             assert!(written.0 > 1_000_000_000, "{} wrote {written}", drive.spec.name);
         }

@@ -25,7 +25,7 @@ use anyhow::{Context as _, bail, ensure};
 use look::Machine;
 use std::io;
 use std::path::Path;
-use trimtab_linux::doctor::{self, Action};
+use trimtab_linux::doctor::{self, RemedyAction};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::set_attribute;
 
@@ -35,18 +35,18 @@ const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 /// Performs the action and verifies that it took effect. Returns the action with the value
 /// read afterwards: the kernel may have rounded a limit. `say` receives the programs'
 /// messages.
-fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
+fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAction> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
-        Action::Attribute { file, from, to } => return set(&machine.root, file, from, to),
-        Action::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
-        Action::ReloadTable { name } => reload(&machine.root, name, say, the_same)?,
-        Action::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, true))?,
-        Action::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
-        Action::SwapDiscard { device } => swap::again(&machine.root, device, true, say)?,
-        Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => edit(action)?,
-        Action::AllowDiscards { .. } | Action::RefreshCrypt { .. } | Action::Passdown { .. } | Action::Timer => {
+        RemedyAction::Attribute { file, from, to } => return set(&machine.root, file, from, to),
+        RemedyAction::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
+        RemedyAction::ReloadTable { name } => reload(&machine.root, name, say, the_same)?,
+        RemedyAction::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, true))?,
+        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
+        RemedyAction::SwapDiscard { device } => swap::again(&machine.root, device, true, say)?,
+        RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => edit(action)?,
+        RemedyAction::AllowDiscards { .. } | RemedyAction::RefreshCrypt { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
             command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
         }
     }
@@ -58,32 +58,32 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
 
 /// Refuses to act on a suspended volume (snapshot creation, `cryptsetup luksSuspend`):
 /// another process holds it.
-fn let_alone_if_suspended(machine: &Machine, action: &Action) -> anyhow::Result<()> {
+fn let_alone_if_suspended(machine: &Machine, action: &RemedyAction) -> anyhow::Result<()> {
     ensure!(!machine.is_suspended(action), "it is suspended at this moment, by something else: let that end first");
     Ok(())
 }
 
 /// Reverts the action. The caller has checked that the setting still has the value it was
 /// given.
-fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
-        Action::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
+        RemedyAction::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         // The mode resets the limit.
-        Action::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
-        Action::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
-        Action::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
-        Action::Fstab { .. } | Action::SwapFstab { .. } | Action::Crypttab { .. } => {
+        RemedyAction::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
+        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
+        RemedyAction::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
+        RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => {
             let number = files.context("the record does not say where the file was put aside")?;
             drop(apply::undo_one(&System::mended()?, number, false)?);
         }
-        Action::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, false))?,
-        Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::Timer => {
+        RemedyAction::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, false))?,
+        RemedyAction::AllowDiscards { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
             commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
         }
         // Only limits were recomputed, so there is nothing to restore.
-        Action::RefreshCrypt { .. } | Action::ReloadTable { .. } => {}
+        RemedyAction::RefreshCrypt { .. } | RemedyAction::ReloadTable { .. } => {}
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Pa
 
 /// Writes a kernel attribute whose current value must be `from`; returns the action with the
 /// resulting value.
-fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action> {
+fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<RemedyAction> {
     let shown = file.display();
     let known = file.starts_with(look::SWITCHES) && file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known));
     ensure!(known, "{shown} is nothing that is ever set here");
@@ -115,7 +115,7 @@ fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action>
     set_attribute(file, to).with_context(|| format!("cannot write {to} to {shown}"))?;
     let now = read()?;
     ensure!(now != from || from == to, "the kernel took {to} for {shown}, and it is {from} all the same");
-    Ok(Action::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
+    Ok(RemedyAction::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
 }
 
 /// Returns the unchanged table if all its targets can be reloaded while in use.
@@ -156,12 +156,12 @@ fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> 
 }
 
 /// Edits the system file and keeps a copy of the old one.
-fn edit(action: &Action) -> anyhow::Result<()> {
+fn edit(action: &RemedyAction) -> anyhow::Result<()> {
     let system = System::mended()?;
     let plan = match action {
-        Action::Fstab { mount_point } => apply::discards::in_fstab(&system, mount_point)?,
-        Action::SwapFstab { source } => apply::discards::in_fstab_for_swap(&system, source)?,
-        Action::Crypttab { name } => apply::discards::in_crypttab(&system, name)?,
+        RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(&system, mount_point)?,
+        RemedyAction::SwapFstab { source } => apply::discards::in_fstab_for_swap(&system, source)?,
+        RemedyAction::Crypttab { name } => apply::discards::in_crypttab(&system, name)?,
         _ => None,
     };
     if let Some(plan) = plan {

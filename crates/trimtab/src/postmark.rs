@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::Run;
 
@@ -97,7 +97,7 @@ fn session(request: &Request, context: &Context, config: Config, shapes: &mut Ve
     let file = request.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
     let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(Typed));
     match ended {
-        Err(_) if interrupt::requested() => Err(Interrupted.into()),
+        Err(_) if interrupt::requested() => Err(InterruptError.into()),
         Err(error) => Err(error),
         Ok(ended) => Ok(ended.failed),
     }
@@ -120,7 +120,7 @@ impl Read for Typed {
         let stdin = io::stdin();
         loop {
             if interrupt::requested() {
-                return Err(io::Error::other(Interrupted));
+                return Err(io::Error::other(InterruptError));
             }
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None) {
                 Ok(_) => return Ok(rustix::io::read(&stdin, buffer)?),

@@ -14,9 +14,9 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::error::{Blocked, one_line};
+use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::sys::{interrupt, mount_check, priority};
-use trimtab_sim::policy::{IdleSettings, Now, ParsePolicyError, Policy, PolicySpec, State};
+use trimtab_sim::policy::{IdleSettings, NowPolicy, ParsePolicyError, Policy, PolicySpec, PolicyState};
 use trimtab_sim::run::Field;
 use trimtab_sim::target::TrimWindow;
 
@@ -77,7 +77,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
             Ok(One::Done(outcome)) => report.filesystems.push(*outcome),
             Ok(One::Again(what)) => report.passed_by.push(PassedBy { path: path.display().to_string(), why: what }),
             // As in fstrim --fstab, a device without discard is not a fault.
-            Err(error) if request.all && error.is::<Blocked>() => {
+            Err(error) if request.all && error.is::<TrimBlockedError>() => {
                 report.passed_by.push(PassedBy { path: path.display().to_string(), why: one_line(&error) });
             }
             Err(error) => failed.push((path, error)),
@@ -155,9 +155,9 @@ impl TrimMode {
     }
 
     /// Builds the policy in the state of an interrupted pass.
-    fn build(&self, min_extent: Bytes, state: &State) -> Box<dyn Policy> {
+    fn build(&self, min_extent: Bytes, state: &PolicyState) -> Box<dyn Policy> {
         match self {
-            Self::AtOnce => Box::new(Now::new(min_extent, state)),
+            Self::AtOnce => Box::new(NowPolicy::new(min_extent, state)),
             Self::Idle(settings) => PolicySpec::Idle(*settings).build(state),
         }
     }

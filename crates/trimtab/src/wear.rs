@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::io::Read as _;
 use std::path::Path;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::block::{Bus, Kind, Layer, Stack};
+use trimtab_linux::host::block::{Bus, Layer, LayerKind, Stack};
 use trimtab_linux::host::health::SmartLog;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
@@ -170,7 +170,7 @@ pub fn all_drives(root: &Root) -> anyhow::Result<Vec<Layer>> {
     for dev in drive::with_medium(root) {
         add_drives(&mut found, &Stack::of_device(root, &mounts, dev));
     }
-    found.retain(|layer| matches!(layer.kind, Kind::Drive(Bus::Ata | Bus::Usb | Bus::Scsi | Bus::Nvme | Bus::Other)));
+    found.retain(|layer| matches!(layer.kind, LayerKind::Drive(Bus::Ata | Bus::Usb | Bus::Scsi | Bus::Nvme | Bus::Other)));
     Ok(found)
 }
 
@@ -186,9 +186,9 @@ fn add_drives(found: &mut Vec<Layer>, stack: &Stack) {
 pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Result<Reading> {
     let node = layer.node();
     let reading = match (smartctl::find(), &layer.kind) {
-        (_, Kind::Drive(Bus::Virtio | Bus::Nbd | Bus::Zram)) => anyhow::bail!("{node} is a virtual drive and reports no wear"),
+        (_, LayerKind::Drive(Bus::Virtio | Bus::Nbd | Bus::Zram)) => anyhow::bail!("{node} is a virtual drive and reports no wear"),
         (Some(program), _) => with_smartctl(&program, &node, device)?,
-        (None, Kind::Drive(Bus::Nvme)) => {
+        (None, LayerKind::Drive(Bus::Nvme)) => {
             Reading::from(&SmartLog::read(root, layer).with_context(|| format!("cannot read the log of {node}"))?)
         }
         (None, _) => {

@@ -17,7 +17,7 @@ use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::text;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_study::document::Table;
 use trimtab_study::learn::fit::OneByOne;
 
@@ -44,7 +44,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let models = models()?;
     let entries = parallel::map(context, "drives", &models, |measured| {
         if interrupt::requested() {
-            return Err(Interrupted.into());
+            return Err(InterruptError.into());
         }
         fit::entry(measured, &OneByOne).with_context(|| format!("no drive explains the rates of {}", measured.model))
     })?;

@@ -18,7 +18,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_study::document::Table;
 
 /// Arguments of `validate drive`.
@@ -137,7 +137,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let outcome = case
             .run(effort(case, pages), args.seed, &interrupt::requested)
             .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?;
-        Ok(row(case, outcome.ok_or(Interrupted)?))
+        Ok(row(case, outcome.ok_or(InterruptError)?))
     })?;
     let chain = if args.standard() { chain::compare(context, args.work == Work::Thorough, args.seed)? } else { Vec::new() };
     let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use trimtab_linux::output::{self, Context, Showing, error};
+use trimtab_linux::output::{self, Context, OutputOptions, error};
 use validate::{catalogue, drive, peers, published, volume};
 
 /// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
@@ -36,7 +36,7 @@ enum Comparison {
 fn main() -> ExitCode {
     output::restore_default_sigpipe();
     let cli = Cli::parse();
-    let context = Context::new(Showing { json: cli.json, quiet: cli.quiet, plain: false }, false, None, None);
+    let context = Context::new(OutputOptions { json: cli.json, quiet: cli.quiet, plain: false }, false, None, None);
     let result = match &cli.comparison {
         Comparison::Drive(args) => drive::run(args, &context),
         Comparison::Volume(args) => volume::run(args, &context),

@@ -23,7 +23,7 @@ use trimtab::report::file::{self, Place};
 use trimtab_drive::shipped::drive;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use used::Used;
 
 /// Drives, ordered by the cost of a TRIM.
@@ -95,7 +95,7 @@ fn cells(context: &Context, drives: &[&str], loads: &[&Load], policies: &[&str],
         let mut cells = Vec::new();
         for (load, policy) in loads.iter().flat_map(|load| policies.iter().map(move |policy| (load, policy))) {
             if interrupt::requested() {
-                return Err(Interrupted.into());
+                return Err(InterruptError.into());
             }
             cells.push(cell::run(&used, load, policy, load.requests / part)?);
         }

@@ -14,9 +14,9 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
-use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE};
+use trimtab_linux::sys::beneath::{Dir, ObjectIdentity, PRIVATE_FILE};
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_sim::op::FileOp;
 use trimtab_sim::runner::files::execute;
@@ -220,7 +220,7 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
     };
     while let Some(step) = workload.next_step() {
         if interrupt::requested() {
-            return Err(Interrupted.into());
+            return Err(InterruptError.into());
         }
         match step {
             FileStep::Phase(_) => timed(target, &FileOp::Sync)?,
@@ -236,7 +236,7 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
 #[derive(Default)]
 struct Lab {
     mounted: Option<PathBuf>,
-    device: Option<(LoopDevice, Identity)>,
+    device: Option<(LoopDevice, ObjectIdentity)>,
 }
 
 impl Drop for Lab {
@@ -267,7 +267,7 @@ fn on_ext4(args: &Args, size: Bytes, name: &str, discard: bool) -> anyhow::Resul
     file.set_len(size.0)?;
     here.mkdir("mnt")?;
     let device = LoopDevice::attach(&file, &image, 512)?;
-    lab.device = Some((device, Identity::of(&file)?));
+    lab.device = Some((device, ObjectIdentity::of(&file)?));
     drop(file);
     let (node, at) = (device.path(), mount.to_string_lossy().into_owned());
     let node = node.to_string_lossy().into_owned();

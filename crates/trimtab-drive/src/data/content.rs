@@ -19,13 +19,13 @@ const CHUNK: usize = 512;
 
 /// Content generator and checker for one seed.
 #[derive(Clone, Copy, Debug)]
-pub struct Content {
+pub struct ContentGenerator {
     seed: u64,
 }
 
 /// Result of checking a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum UnitCheck {
     /// Content of a write under this seed at this offset, with its nonce.
     Written(u64),
     /// All zeros: never written, or class [`DataClass::Zero`].
@@ -34,7 +34,7 @@ pub enum Found {
     Foreign,
 }
 
-impl Content {
+impl ContentGenerator {
     /// Creates a generator for `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -72,16 +72,16 @@ impl Content {
     /// Checks a `unit` of at most [`UNIT`] bytes, read from `offset` and written as `class`.
     #[inline(always)]
     #[must_use]
-    pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> Found {
+    pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
         if unit.iter().all(|byte| *byte == 0) {
-            return Found::Zeros;
+            return UnitCheck::Zeros;
         }
-        let Some((head, _)) = unit.split_first_chunk::<8>() else { return Found::Foreign };
+        let Some((head, _)) = unit.split_first_chunk::<8>() else { return UnitCheck::Foreign };
         let nonce = u64::from_le_bytes(*head);
         let mut expected = [0; UNIT];
-        let Some(expected) = expected.get_mut(..unit.len()) else { return Found::Foreign };
+        let Some(expected) = expected.get_mut(..unit.len()) else { return UnitCheck::Foreign };
         fill_unit(class, nonce, self.key(offset, nonce), expected);
-        if expected == unit { Found::Written(nonce) } else { Found::Foreign }
+        if expected == unit { UnitCheck::Written(nonce) } else { UnitCheck::Foreign }
     }
 
     #[inline(always)]
@@ -93,7 +93,7 @@ impl Content {
 /// Fills `buffer` with the content of `class` for `key`, without nonces.
 #[inline(always)]
 pub(super) fn fill_keyed(class: DataClass, key: u64, buffer: &mut [u8]) {
-    let mut lanes = Lanes::new(key);
+    let mut lanes = RandomLanes::new(key);
     match class {
         DataClass::Zero => buffer.fill(0),
         DataClass::Random => lanes.fill(buffer),
@@ -150,12 +150,12 @@ const fn mix(value: u64) -> u64 {
 }
 
 /// xoroshiro128+ (Blackman and Vigna 2018) in every lane.
-struct Lanes {
+struct RandomLanes {
     s0: [u64; LANES],
     s1: [u64; LANES],
 }
 
-impl Lanes {
+impl RandomLanes {
     #[inline(always)]
     fn new(key: u64) -> Self {
         Self {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn fill_never_repeats_a_unit() {
-        let content = Content::new(7);
+        let content = ContentGenerator::new(7);
         let mut seen = BTreeSet::new();
         for sequence in 0..50 {
             let mut buffer = vec![0; 8 * UNIT];
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn fill_random_has_eight_bits_of_entropy_per_byte() {
         let mut buffer = vec![0; 1 << 20];
-        Content::new(1).fill(DataClass::Random, 0, 0, &mut buffer);
+        ContentGenerator::new(1).fill(DataClass::Random, 0, 0, &mut buffer);
         let mut pairs = vec![0_u32; 65536];
         for pair in buffer.chunks_exact(2) {
             pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
@@ -240,19 +240,19 @@ mod tests {
     #[test]
     fn fill_text_uses_every_printable_character() {
         let mut buffer = vec![0; 8192];
-        Content::new(1).fill(DataClass::Text, 0, 0, &mut buffer);
+        ContentGenerator::new(1).fill(DataClass::Text, 0, 0, &mut buffer);
         assert!(buffer.iter().all(|byte| (b' '..=b'~').contains(byte)));
         assert_eq!(buffer.iter().collect::<BTreeSet<_>>().len(), 95);
     }
 
     #[test]
     fn check_distinguishes_zeros_from_foreign_data() {
-        let content = Content::new(3);
-        assert_eq!(content.check(DataClass::Random, 0, &[0; UNIT]), Found::Zeros);
-        assert_eq!(content.check(DataClass::Random, 0, &[7; UNIT]), Found::Foreign);
+        let content = ContentGenerator::new(3);
+        assert_eq!(content.check(DataClass::Random, 0, &[0; UNIT]), UnitCheck::Zeros);
+        assert_eq!(content.check(DataClass::Random, 0, &[7; UNIT]), UnitCheck::Foreign);
         let mut other = [0; UNIT];
-        Content::new(4).fill(DataClass::Random, 0, 0, &mut other);
-        assert_eq!(content.check(DataClass::Random, 0, &other), Found::Foreign);
+        ContentGenerator::new(4).fill(DataClass::Random, 0, 0, &mut other);
+        assert_eq!(content.check(DataClass::Random, 0, &other), UnitCheck::Foreign);
     }
 
     proptest! {
@@ -261,21 +261,21 @@ mod tests {
             class in prop::sample::select(&CLASSES[..4]), seed in any::<u64>(), sequence in any::<u64>(),
             place in 0_u64..1 << 40, bit in 0..UNIT * 8,
         ) {
-            let content = Content::new(seed);
+            let content = ContentGenerator::new(seed);
             let offset = place * UNIT as u64;
             let mut buffer = vec![0; 2 * UNIT];
             content.fill(class, offset, sequence, &mut buffer);
             let second = &mut buffer[UNIT..];
             let nonce = content.nonce(class, offset + UNIT as u64, sequence);
-            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Written(nonce));
-            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "misplaced by one unit");
+            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), UnitCheck::Written(nonce));
+            prop_assert_eq!(content.check(class, offset, second), UnitCheck::Foreign, "misplaced by one unit");
             second[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Foreign, "a flipped bit");
+            prop_assert_eq!(content.check(class, offset + UNIT as u64, second), UnitCheck::Foreign, "a flipped bit");
         }
 
         #[test]
         fn fill_accepts_any_length(class in prop::sample::select(&CLASSES[..]), len in 0_usize..10_000) {
-            let content = Content::new(1);
+            let content = ContentGenerator::new(1);
             let mut buffer = vec![0xa5; len];
             content.fill(class, 0, 5, &mut buffer);
             for (number, unit) in buffer.chunks(UNIT).enumerate() {
@@ -283,7 +283,7 @@ mod tests {
                 let nonce = content.nonce(class, place, 5);
                 match unit.len() {
                     _ if class == DataClass::Zero => prop_assert!(unit.iter().all(|byte| *byte == 0)),
-                    8.. => prop_assert_eq!(content.check(class, place, unit), Found::Written(nonce)),
+                    8.. => prop_assert_eq!(content.check(class, place, unit), UnitCheck::Written(nonce)),
                     short => prop_assert_eq!(unit, &nonce.to_le_bytes()[..short]),
                 }
             }

@@ -49,14 +49,14 @@ struct File {
     #[serde(default)]
     sources: BTreeMap<String, String>,
     #[serde(default)]
-    uncertain: Vec<Uncertain>,
-    twin: Option<twin::Written>,
+    uncertain: Vec<AlternativeValues>,
+    twin: Option<twin::TwinSection>,
 }
 
 /// One combination of alternative values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Uncertain {
+struct AlternativeValues {
     because: String,
     /// Values by dotted field name.
     set: BTreeMap<String, toml::Value>,
@@ -90,7 +90,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
     if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
         return Err("twin.origin.learned is not a date, such as 2026-11-22".to_owned());
     }
-    file.twin.as_ref().map_or(Ok(()), twin::Written::check_size)?;
+    file.twin.as_ref().map_or(Ok(()), twin::TwinSection::check_size)?;
     let alternatives = alternatives(text, &file)?;
     let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
     let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;
@@ -107,7 +107,7 @@ fn of_one_line(file: &File) -> Vec<(String, &str)> {
 }
 
 /// Parses the twin section; each member is the file with some values replaced.
-fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
+fn members(text: &str, written: &twin::TwinSection) -> Result<Twin, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
         table.remove(part);
@@ -139,7 +139,7 @@ fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
 }
 
 /// Applies one alternative to the file's `table`.
-fn alternative(mut table: toml::Table, uncertain: &Uncertain) -> Result<Alternative, String> {
+fn alternative(mut table: toml::Table, uncertain: &AlternativeValues) -> Result<Alternative, String> {
     let wrong = |field: &str| format!("uncertain.set names {}, which is not a field of the file", shortened(field));
     for (field, value) in &uncertain.set {
         let (path, last) = field.rsplit_once('.').ok_or_else(|| wrong(field))?;

@@ -10,7 +10,7 @@ use alloc::format;
 /// << shift | slot`. Superblocks are counted from 1, so that 0 and 1 can mean "never written"
 /// and "trimmed".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct SsdLayout {
     /// Bytes of a mapping unit.
     pub unit_bytes: u64,
     /// Binary logarithm of `unit_bytes` if it is a power of two.
@@ -45,7 +45,7 @@ pub struct Layout {
     pub slc_superblocks_max: u32,
 }
 
-impl Layout {
+impl SsdLayout {
     /// Mapping unit that contains byte `offset`.
     #[must_use]
     #[inline]

@@ -19,7 +19,7 @@ pub const NONE: &str = "none";
 /// Twin section as parsed from a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct TwinSection {
     pub(super) origin: Origin,
     #[serde(default)]
     pub(super) parameters: Vec<Parameter>,
@@ -48,7 +48,7 @@ pub(super) fn is_date(text: &str) -> bool {
     text.len() == 10 && text.bytes().enumerate().all(fits)
 }
 
-impl Written {
+impl TwinSection {
     /// Refuses more members or lines than learning produces, which would need gigabytes.
     pub(super) fn check_size(&self) -> Result<(), String> {
         let counts = [
@@ -257,7 +257,7 @@ mod tests {
     /// Regression: 40 files of 1 MB, each with 330,000 members without values, used 9.55 GB.
     #[test]
     fn twin_larger_than_learned_limits_is_refused() {
-        let written = |members: usize, note: usize| Written {
+        let written = |members: usize, note: usize| TwinSection {
             origin: Origin { notes: vec!["x".repeat(note)], ..Origin::default() },
             parameters: Vec::new(),
             members: Members { fields: Vec::new(), values: vec![Vec::new(); members] },

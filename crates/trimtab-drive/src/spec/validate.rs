@@ -1,7 +1,7 @@
 //! Validation of specifications. Errors name the field, its value and the expected value.
 
 use super::{Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy};
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use crate::units::Bytes;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ const TIB: u64 = 1 << 40;
 /// Maximum duration of a field: one hour.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-pub(super) type Checked = Result<(), SpecError>;
+pub(super) type ValidationResult = Result<(), SpecError>;
 
 /// Returns an error for `field`.
 pub(crate) fn wrong(field: &'static str, value: impl Display, expected: impl Into<String>) -> SpecError {
@@ -28,14 +28,14 @@ pub fn is_identifier(text: &str) -> bool {
     text.len() <= IDENTIFIER_MAX && text.bytes().next().is_some_and(plain) && text.bytes().all(|byte| plain(byte) || b"._-".contains(&byte))
 }
 
-fn within<T: PartialOrd + Display>(field: &'static str, value: T, low: T, high: T) -> Checked {
+fn within<T: PartialOrd + Display>(field: &'static str, value: T, low: T, high: T) -> ValidationResult {
     if value < low || value > high {
         return Err(wrong(field, &value, format!("must lie between {low} and {high}")));
     }
     Ok(())
 }
 
-fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> Checked {
+fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> ValidationResult {
     if value < low || value > high {
         let value = format!("{value} bytes ({})", Bytes(value));
         return Err(wrong(field, value, format!("must lie between {low} and {high} bytes ({} and {})", Bytes(low), Bytes(high))));
@@ -43,25 +43,25 @@ fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> Checked 
     Ok(())
 }
 
-fn duration(field: &'static str, ns: u64) -> Checked {
+fn duration(field: &'static str, ns: u64) -> ValidationResult {
     if ns > HOUR_NS {
         return Err(wrong(field, ns, format!("must not exceed an hour ({HOUR_NS} nanoseconds)")));
     }
     Ok(())
 }
 
-fn optional_duration(field: &'static str, ns: Option<u64>) -> Checked {
+fn optional_duration(field: &'static str, ns: Option<u64>) -> ValidationResult {
     ns.map_or(Ok(()), |ns| duration(field, ns))
 }
 
-fn rate(field: &'static str, bytes_per_s: u64) -> Checked {
+fn rate(field: &'static str, bytes_per_s: u64) -> ValidationResult {
     if !(1_000..=TIB).contains(&bytes_per_s) {
         return Err(wrong(field, bytes_per_s, format!("must lie between 1000 and {TIB} bytes per second")));
     }
     Ok(())
 }
 
-fn multiple(field: &'static str, value: u64, of: u64, of_name: &str) -> Checked {
+fn multiple(field: &'static str, value: u64, of: u64, of_name: &str) -> ValidationResult {
     if of == 0 || !value.is_multiple_of(of) {
         return Err(wrong(field, value, format!("must be a multiple of {of_name} ({of})")));
     }
@@ -114,7 +114,7 @@ impl DriveSpec {
     }
 }
 
-fn interface(interface: &Interface) -> Checked {
+fn interface(interface: &Interface) -> ValidationResult {
     rate("interface.rate_bytes_per_s", interface.rate_bytes_per_s)?;
     within("interface.queue_depth", interface.queue_depth, 1, 65_536)?;
     duration("interface.command_overhead_ns", interface.command_overhead_ns)?;
@@ -123,7 +123,7 @@ fn interface(interface: &Interface) -> Checked {
 }
 
 impl Disk {
-    fn validate(&self) -> Checked {
+    fn validate(&self) -> ValidationResult {
         within("disk.rpm", self.rpm, 60, 100_000)?;
         duration("disk.seek_full_ns", self.seek_full_ns)?;
         if self.seek_track_ns > self.seek_average_ns {
@@ -147,7 +147,7 @@ impl Disk {
 }
 
 impl Flash {
-    fn validate(&self, spec: &DriveSpec) -> Checked {
+    fn validate(&self, spec: &DriveSpec) -> ValidationResult {
         geometry(&self.geometry, u64::from(spec.logical_block_bytes))?;
         self.ftl(u64::from(spec.logical_block_bytes))?;
         self.timing()?;
@@ -179,10 +179,10 @@ impl Flash {
             }
         }
         self.trim_and_erase(u64::from(spec.logical_block_bytes))?;
-        Layout::new(spec, self).map(|_| ())
+        SsdLayout::new(spec, self).map(|_| ())
     }
 
-    fn ftl(&self, logical_block: u64) -> Checked {
+    fn ftl(&self, logical_block: u64) -> ValidationResult {
         let ftl = &self.ftl;
         size_within("flash.ftl.mapping_unit_bytes", ftl.mapping_unit_bytes, 512, 64 << 20)?;
         multiple("flash.ftl.mapping_unit_bytes", ftl.mapping_unit_bytes, logical_block, "logical_block_bytes")?;
@@ -212,7 +212,7 @@ impl Flash {
         within("flash.ftl.wear.erase_limit_spread_permille", wear.erase_limit_spread_permille, 0, 999)
     }
 
-    fn timing(&self) -> Checked {
+    fn timing(&self) -> ValidationResult {
         let nand = &self.nand;
         duration("flash.nand.read_ns", nand.read_ns)?;
         duration("flash.nand.program_ns", nand.program_ns)?;
@@ -225,7 +225,7 @@ impl Flash {
         size_within("flash.nand.read_ahead_bytes", nand.read_ahead_bytes, 0, 1 << 30)
     }
 
-    fn caches(&self) -> Checked {
+    fn caches(&self) -> ValidationResult {
         let cache = &self.write_cache;
         size_within("flash.write_cache.bytes", cache.bytes, 0, TIB)?;
         if cache.bytes != 0 && cache.bytes < self.ftl.mapping_unit_bytes {
@@ -262,7 +262,7 @@ impl Flash {
         }
     }
 
-    fn trim_and_erase(&self, logical_block: u64) -> Checked {
+    fn trim_and_erase(&self, logical_block: u64) -> ValidationResult {
         let trim = &self.trim;
         within("flash.trim.ranges_per_command_max", trim.ranges_per_command_max, 1, 1 << 20)?;
         size_within("flash.trim.range_bytes_max", trim.range_bytes_max, logical_block, 1 << 60)?;
@@ -281,7 +281,7 @@ impl Flash {
     }
 }
 
-fn geometry(geometry: &Geometry, logical_block: u64) -> Checked {
+fn geometry(geometry: &Geometry, logical_block: u64) -> ValidationResult {
     within("flash.geometry.channels", geometry.channels, 1, 256)?;
     within("flash.geometry.dies_per_channel", geometry.dies_per_channel, 1, 256)?;
     within("flash.geometry.planes", geometry.planes, 1, 64)?;
@@ -298,7 +298,7 @@ fn geometry(geometry: &Geometry, logical_block: u64) -> Checked {
     Ok(())
 }
 
-fn heat(thermal: &Thermal) -> Checked {
+fn heat(thermal: &Thermal) -> ValidationResult {
     within("flash.thermal.ambient_mc", thermal.ambient_mc, -50_000, 100_000)?;
     within("flash.thermal.throttle_mc", thermal.throttle_mc, thermal.ambient_mc.saturating_add(1), 200_000)?;
     within("flash.thermal.resume_mc", thermal.resume_mc, thermal.ambient_mc.saturating_add(1), thermal.throttle_mc)?;

@@ -2,7 +2,7 @@
 //! for states loaded from snapshots.
 
 use super::clock::FILLING;
-use super::lane::Lanes;
+use super::lane::FlashLanes;
 use super::victims::{UNLISTED, Victims};
 use super::{CLOCK_END_NS, NEVER, Ssd, TRIMMED};
 use alloc::format;
@@ -46,7 +46,8 @@ impl Ssd {
     fn check_time(&self) -> Result<(), String> {
         let clock = &self.clock;
         // Sums of times saturate past the end of the clock; commands that end there are refused.
-        let ended = |lanes: &Lanes| lanes.each.iter().any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
+        let ended =
+            |lanes: &FlashLanes| lanes.each.iter().any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
         if ended(&clock.dies) || ended(&clock.channels) {
             return Ok(());
         }

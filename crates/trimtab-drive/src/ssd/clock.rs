@@ -4,8 +4,8 @@
 //! resources are free and takes the time given in the specification; nothing is simulated in
 //! between. `docs/method/ssd.md` states each rule.
 
-use super::lane::Lanes;
-use crate::spec::layout::Layout;
+use super::lane::FlashLanes;
+use crate::spec::layout::SsdLayout;
 use crate::spec::{ChannelOrder, DriveSpec, Flash, GcPacing};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 /// Internal flash work: collection, folding, wear levelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct FlashWork {
     pub(super) rows_read: u64,
     pub(super) rows_programmed: u64,
     pub(super) erases: u64,
@@ -35,8 +35,8 @@ pub(super) struct Durations {
 
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    pub(super) dies: Lanes,
-    pub(super) channels: Lanes,
+    pub(super) dies: FlashLanes,
+    pub(super) channels: FlashLanes,
     /// Start of time accounting for dies and channels.
     pub(super) counted_since: u64,
     die_channel: Vec<u32>,
@@ -102,7 +102,7 @@ const fn received_ns(bytes: u64, link_rate: u64, engine_rate: u64) -> u64 {
 }
 
 impl Clock {
-    pub(super) fn new(spec: &DriveSpec, flash: &Flash, layout: &Layout) -> Self {
+    pub(super) fn new(spec: &DriveSpec, flash: &Flash, layout: &SsdLayout) -> Self {
         let (geometry, nand, slc) = (&flash.geometry, &flash.nand, flash.slc_cache.as_ref());
         let dies = geometry.dies() as usize;
         let row_bytes = u64::from(layout.row_slots) * layout.slot_bytes;
@@ -120,8 +120,8 @@ impl Clock {
             row_transfer: transfer_ns(row_bytes, nand.channel_bytes_per_s),
         };
         Self {
-            dies: Lanes::new(dies),
-            channels: Lanes::new(geometry.channels as usize),
+            dies: FlashLanes::new(dies),
+            channels: FlashLanes::new(geometry.channels as usize),
             counted_since: 0,
             die_channel: (0..dies as u32).map(|die| die % geometry.channels).collect(),
             link_free: [0; 2],
@@ -333,7 +333,7 @@ impl Clock {
     }
 
     /// Time of `work` in nanoseconds: (sum over dies, sum over channels).
-    fn cost(&self, work: &Work) -> (u64, u64) {
+    fn cost(&self, work: &FlashWork) -> (u64, u64) {
         let read = if work.from_slc { self.now.slc_read } else { self.now.read };
         let sum = |parts: [(u64, u64); 3]| {
             let sum: u128 = parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum();
@@ -348,7 +348,7 @@ impl Clock {
     /// Charges internal work from `at` on. It blocks the lanes at once if foreground I/O waits
     /// and pacing is [`Burst`](GcPacing::Burst), otherwise it runs in the background. Returns its
     /// time summed over dies.
-    pub(super) fn charge(&mut self, at: u64, work: &Work, waited_for: bool) -> u64 {
+    pub(super) fn charge(&mut self, at: u64, work: &FlashWork, waited_for: bool) -> u64 {
         let (die, channel) = self.cost(work);
         self.heat_bytes = self.heat_bytes.wrapping_add(work.bytes_moved);
         let burst = self.burst && waited_for;
@@ -417,7 +417,7 @@ mod tests {
     fn cached_row_lookup_matches_linear_search() {
         let spec = crate::ssd::tests::small(|_, _| {});
         let flash = spec.flash().unwrap();
-        let mut clock = Clock::new(&spec, flash, &Layout::new(&spec, flash).unwrap());
+        let mut clock = Clock::new(&spec, flash, &SsdLayout::new(&spec, flash).unwrap());
         let rows = clock.rows.len();
         assert!(rows > 4);
         let mut found = 0;

@@ -40,12 +40,12 @@ impl Writer {
 
 /// Decodes a snapshot; an error is the offset of the first invalid value.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct SnapshotReader<'a> {
     bytes: &'a [u8],
     pub(super) at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SnapshotReader<'a> {
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }

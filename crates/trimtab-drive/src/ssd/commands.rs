@@ -1,7 +1,7 @@
 //! Writes, flushes, secure erase, format and power cuts.
 
 use super::journal::WriteFate;
-use super::{Journal, Ssd, TRIMMED};
+use super::{DurabilityJournal, Ssd, TRIMMED};
 use crate::data::DataClass;
 use crate::spec::FlushBehaviour;
 use crate::units::Nanos;
@@ -180,7 +180,7 @@ impl Ssd {
     /// units (or parts) takes n numbers, in address order.
     #[must_use]
     pub fn write_sequence(&self) -> u64 {
-        self.ftl.journal.as_ref().map_or(0, Journal::next_sequence)
+        self.ftl.journal.as_ref().map_or(0, DurabilityJournal::next_sequence)
     }
 
     /// Sequence number of the first write that is not durable at `now`; all earlier writes are

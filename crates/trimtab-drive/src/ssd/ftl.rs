@@ -5,13 +5,13 @@
 //! count per superblock.
 
 use super::clock::Clock;
-use super::journal::Journal;
-use super::packed::Packed;
+use super::journal::DurabilityJournal;
+use super::packed::CompressionState;
 use super::pool::Pool;
 use super::victims::{UNLISTED, Victims};
-use super::{Block, NEVER, TRIMMED};
+use super::{NEVER, SuperblockState, TRIMMED};
 use crate::counters::Counters;
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use crate::spec::{Flash, GarbageCollection, SlcCache};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -59,7 +59,7 @@ impl Frontier {
 
 #[derive(Clone, Debug)]
 pub(super) struct Ftl {
-    pub(super) layout: Layout,
+    pub(super) layout: SsdLayout,
     pub(super) gc: GarbageCollection,
     pub(super) slc: Option<SlcCache>,
     pub(super) static_spread_max: Option<u32>,
@@ -69,10 +69,10 @@ pub(super) struct Ftl {
     pub(super) map: Vec<u32>,
     /// Unit last written to each slot, valid or not; empty on a compressing drive.
     pub(super) back: Vec<u32>,
-    pub(super) packed: Option<Packed>,
+    pub(super) packed: Option<CompressionState>,
     /// State per superblock from index 1; index 0 stands for unmapped units. Unwritten slots of
     /// an open superblock count as valid.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<SuperblockState>,
     /// Write time of each superblock's data, on [`Ftl::stamp`]'s clock.
     pub(super) stamps: Vec<u32>,
     pub(super) stamp_shift: u32,
@@ -100,12 +100,12 @@ pub(super) struct Ftl {
     pub(super) trimmed: u64,
     pub(super) free_slots: u64,
     pub(super) read_only: bool,
-    pub(super) journal: Option<Journal>,
+    pub(super) journal: Option<DurabilityJournal>,
     pub(super) counters: Counters,
 }
 
 impl Ftl {
-    pub(super) fn new(flash: &Flash, layout: &Layout, seed: u64) -> Self {
+    pub(super) fn new(flash: &Flash, layout: &SsdLayout, seed: u64) -> Self {
         let superblocks = layout.superblocks as usize;
         let streams = &flash.ftl.streams;
         let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
@@ -128,8 +128,8 @@ impl Ftl {
             superblocks_needed: layout.superblocks_needed(flash),
             map: vec![NEVER; layout.units as usize],
             back: if flash.compression.is_some() { Vec::new() } else { vec![0; slots] },
-            packed: flash.compression.as_ref().map(|compression| Packed::new(compression, layout)),
-            blocks: vec![Block { valid: 0, pos: UNLISTED }; superblocks + 1],
+            packed: flash.compression.as_ref().map(|compression| CompressionState::new(compression, layout)),
+            blocks: vec![SuperblockState { valid: 0, pos: UNLISTED }; superblocks + 1],
             stamps: vec![0; superblocks + 1],
             stamp_shift,
             in_slc: vec![false; superblocks + 1],
@@ -236,7 +236,7 @@ impl Ftl {
         let block =
             self.pool.take(self.group_for(at)).expect("one free superblock is reserved for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
-        self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
+        self.blocks[block as usize] = SuperblockState { valid: slots, pos: UNLISTED };
         self.stamps[block as usize] = self.stamp();
         self.in_slc[block as usize] = slc;
         self.slc_used += u32::from(slc);

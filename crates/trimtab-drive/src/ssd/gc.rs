@@ -1,9 +1,9 @@
 //! Internal data movement: garbage collection, SLC folding and wear levelling.
 
-use super::clock::{Clock, FILLING, Work};
+use super::clock::{Clock, FILLING, FlashWork};
 use super::ftl::{Ftl, HOST};
 use super::victims::UNLISTED;
-use super::{Block, TRIMMED};
+use super::{SuperblockState, TRIMMED};
 use crate::prefetch::prefetch;
 use crate::spec::{SlcFull, SlcSize};
 
@@ -153,7 +153,7 @@ impl Ftl {
             0
         };
         self.collecting = was_collecting;
-        let work = Work {
+        let work = FlashWork {
             rows_read,
             rows_programmed: core::mem::take(&mut self.rows_relocated),
             erases: 1,
@@ -165,7 +165,7 @@ impl Ftl {
         self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(now, &work, context == GcContext::Foreground));
     }
 
-    fn account(&mut self, cause: Cause, work: &Work, slots: u32) {
+    fn account(&mut self, cause: Cause, work: &FlashWork, slots: u32) {
         let counters = &mut self.counters;
         let slots = u64::from(slots);
         match cause {
@@ -187,7 +187,7 @@ impl Ftl {
 
     /// Erases `block`, which holds no valid data.
     pub(super) fn erase(&mut self, block: u32) {
-        self.blocks[block as usize] = Block { valid: 0, pos: UNLISTED };
+        self.blocks[block as usize] = SuperblockState { valid: 0, pos: UNLISTED };
         if core::mem::replace(&mut self.in_slc[block as usize], false) {
             self.slc_used -= 1;
         }
@@ -216,7 +216,7 @@ impl Ftl {
         units.extend_from_slice(&self.back[first..first + slots as usize]);
         units.resize(slots as usize + PREFETCH_AHEAD, 0);
         let base = block << self.layout.shift;
-        let mut source = Source::new(&units, base, self.layout.row_slots as usize);
+        let mut source = RelocationSource::new(&units, base, self.layout.row_slots as usize);
         let mut left = valid;
         while left > 0 {
             let at = self.gc_frontier();
@@ -320,7 +320,7 @@ impl Ftl {
 }
 
 /// A superblock being relocated: `units` were written to its slots, `base` is its address.
-struct Source<'a> {
+struct RelocationSource<'a> {
     units: &'a [u32],
     base: u32,
     row_slots: usize,
@@ -332,7 +332,7 @@ struct Source<'a> {
     rows: u64,
 }
 
-impl<'a> Source<'a> {
+impl<'a> RelocationSource<'a> {
     fn new(units: &'a [u32], base: u32, row_slots: usize) -> Self {
         Self { units, base, row_slots, from: 0, row_left: row_slots, row_valid: false, rows: 0 }
     }

@@ -1,13 +1,13 @@
 //! Temperature: rises with the bytes that cross the flash, decays towards ambient.
 
 use super::Ssd;
-use super::life::Life;
+use super::life::EnduranceCredit;
 use crate::spec::Thermal;
 
 const STEP_NS: u64 = 10_000_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Heat {
+pub(super) struct ThermalState {
     thermal: Thermal,
     /// Excess over ambient in thousandths of a degree.
     pub(super) excess_mc: f64,
@@ -15,7 +15,7 @@ pub(super) struct Heat {
     pub(super) throttled: bool,
 }
 
-impl Heat {
+impl ThermalState {
     pub(super) fn new(thermal: &Thermal) -> Self {
         Self { thermal: thermal.clone(), excess_mc: 0.0, updated: 0, throttled: false }
     }
@@ -41,8 +41,8 @@ impl Ssd {
     }
 
     pub(super) fn set_speed(&mut self) {
-        let heat = self.heat.as_ref().map_or(1000, Heat::speed_permille);
-        let life = self.life.as_ref().map_or(1000, Life::speed_permille);
+        let heat = self.heat.as_ref().map_or(1000, ThermalState::speed_permille);
+        let life = self.life.as_ref().map_or(1000, EnduranceCredit::speed_permille);
         self.clock.throttle(heat, life);
     }
 

@@ -4,7 +4,7 @@ use super::Ssd;
 use super::gc::GcContext;
 
 #[derive(Debug, Default)]
-pub(super) struct Gain {
+pub(super) struct IdleGain {
     /// Maximum number of free slots so far.
     most_free: u64,
     /// Victims collected since that maximum.
@@ -51,7 +51,7 @@ impl Ssd {
 
     /// True if idle collection should continue; called before each victim. A policy that ignores
     /// valid data may free nothing, so a full round of superblocks without a gain ends it.
-    pub(super) fn wants_free(&self, gain: &mut Gain) -> bool {
+    pub(super) fn wants_free(&self, gain: &mut IdleGain) -> bool {
         let free = self.ftl.free_slots;
         gain.in_vain = if free > gain.most_free { 0 } else { gain.in_vain + 1 };
         gain.most_free = gain.most_free.max(free);
@@ -59,7 +59,7 @@ impl Ssd {
     }
 
     fn collect_until(&mut self, mut now: u64, until: u64) {
-        let mut gain = Gain::default();
+        let mut gain = IdleGain::default();
         while now < until && !self.ftl.read_only && self.wants_free(&mut gain) {
             if !self.ftl.collect_next(&mut self.clock, now, GcContext::Idle) {
                 break;

@@ -18,7 +18,7 @@ pub struct WriteFate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct JournalEntry {
     extent: Extent,
     /// Time at which the write is on flash; `u64::MAX` until its program is scheduled.
     durable: u64,
@@ -26,12 +26,12 @@ struct Entry {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cut {
+pub(super) struct PowerCut {
     pub(super) fates: Vec<WriteFate>,
     was_mapped: Vec<bool>,
 }
 
-impl Cut {
+impl PowerCut {
     /// Units that held no data before the lost writes.
     pub(super) fn emptied_units(&self, unit_bytes: u64) -> Vec<u32> {
         let mut units: BTreeMap<u64, bool> = BTreeMap::new();
@@ -44,23 +44,23 @@ impl Cut {
 
 /// The last write of a unit in a frontier's row that is not yet programmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Unprogrammed {
+struct UnprogrammedWrite {
     /// Sequence numbers of the writes merged into the unit.
     sequences: Vec<u64>,
 }
 
 /// Writes that are not durable yet, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Journal {
-    entries: VecDeque<Entry>,
+pub(super) struct DurabilityJournal {
+    entries: VecDeque<JournalEntry>,
     first: u64,
     /// Units in the row of each frontier.
-    rows: Vec<VecDeque<Unprogrammed>>,
+    rows: Vec<VecDeque<UnprogrammedWrite>>,
     /// Writes whose units are placed next, one entry per unit.
-    placing: VecDeque<Unprogrammed>,
+    placing: VecDeque<UnprogrammedWrite>,
 }
 
-impl Journal {
+impl DurabilityJournal {
     pub(super) fn new(frontiers: usize) -> Self {
         Self { entries: VecDeque::new(), first: 0, rows: vec![VecDeque::new(); frontiers], placing: VecDeque::new() }
     }
@@ -71,13 +71,13 @@ impl Journal {
 
     /// Records a write; returns its sequence number.
     pub(super) fn write(&mut self, extent: Extent, was_mapped: bool) -> u64 {
-        self.entries.push_back(Entry { extent, durable: u64::MAX, was_mapped });
+        self.entries.push_back(JournalEntry { extent, durable: u64::MAX, was_mapped });
         self.next_sequence() - 1
     }
 
     /// Declares that the next placed unit holds the writes `sequences`.
     pub(super) fn place_next(&mut self, sequences: Vec<u64>) {
-        self.placing.push_back(Unprogrammed { sequences });
+        self.placing.push_back(UnprogrammedWrite { sequences });
     }
 
     /// Records that `units` units were placed in the row of frontier `at`.
@@ -126,13 +126,13 @@ impl Journal {
     }
 
     /// Cuts power at `now`; returns the fate of each pending write. All survive if `protected`.
-    pub(super) fn cut(&mut self, now: u64, protected: bool) -> Cut {
+    pub(super) fn cut(&mut self, now: u64, protected: bool) -> PowerCut {
         self.settle(now);
         let first = self.first;
         self.first = self.next_sequence();
         self.placing.clear();
         self.rows.iter_mut().for_each(VecDeque::clear);
-        let mut cut = Cut::default();
+        let mut cut = PowerCut::default();
         for (sequence, entry) in (first..).zip(self.entries.drain(..)) {
             cut.fates.push(WriteFate { sequence, extent: entry.extent, survives: protected || entry.durable <= now });
             cut.was_mapped.push(entry.was_mapped);

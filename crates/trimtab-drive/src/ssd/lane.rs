@@ -126,7 +126,7 @@ pub(super) fn owed(lanes: &[Lane]) -> u64 {
 
 /// Lanes of one kind, which share background work evenly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lanes {
+pub(super) struct FlashLanes {
     pub(super) each: alloc::vec::Vec<Lane>,
     /// Owed time paid before each program of host data.
     pub(super) share: u64,
@@ -140,7 +140,7 @@ pub(super) struct Lanes {
     pub(super) idle_uncovered_ns: u64,
 }
 
-impl Lanes {
+impl FlashLanes {
     pub(super) fn new(count: usize) -> Self {
         Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
     }

@@ -8,7 +8,7 @@ const STEP_NS: u64 = 10_000_000;
 const SECOND_NS: u128 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct EnduranceCredit {
     rule: LifeThrottle,
     /// Remaining bytes.
     pub(super) credit: u64,
@@ -18,7 +18,7 @@ pub(super) struct Life {
     pub(super) throttled: bool,
 }
 
-impl Life {
+impl EnduranceCredit {
     pub(super) const fn new(rule: LifeThrottle) -> Self {
         Self { rule, credit: rule.credit_bytes, counted: 0, updated: 0, throttled: false }
     }

@@ -3,7 +3,7 @@
 
 use super::Ssd;
 use crate::spec::Flash;
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub(super) struct MapCache {
 
 impl MapCache {
     /// Returns `None` if the whole mapping fits in `bytes`.
-    pub(super) fn new(bytes: u64, flash: &Flash, layout: &Layout) -> Option<Self> {
+    pub(super) fn new(bytes: u64, flash: &Flash, layout: &SsdLayout) -> Option<Self> {
         if bytes >= u64::from(layout.units) * ENTRY_BYTES {
             return None;
         }

@@ -1,13 +1,13 @@
 //! Additional state of a compressing drive: unit sizes and superblock contents.
 
 use crate::spec::Compression;
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Stored sizes and superblock contents of a compressing drive.
 #[derive(Clone, Debug)]
-pub(super) struct Packed {
+pub(super) struct CompressionState {
     /// Slots of each unit's current version; undefined for unmapped units.
     pub(super) sizes: Vec<u8>,
     /// Units written to each superblock since its erase, in order. A unit is valid there if it
@@ -23,8 +23,8 @@ pub(super) struct Packed {
     stored_permille_min: u32,
 }
 
-impl Packed {
-    pub(super) fn new(compression: &Compression, layout: &Layout) -> Self {
+impl CompressionState {
+    pub(super) fn new(compression: &Compression, layout: &SsdLayout) -> Self {
         Self {
             sizes: vec![0; layout.units as usize],
             contents: vec![Vec::new(); layout.superblocks as usize + 1],

@@ -5,7 +5,7 @@ use super::{Ssd, TRIMMED};
 use crate::Extent;
 use crate::data::DataClass;
 use crate::spec::Flash;
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ const PARTS_MAX: u64 = 64;
 
 /// A unit with a contiguous part in the write cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct PartialUnit {
     pub(super) unit: u32,
     /// Offset of the part within the unit, in bytes.
     pub(super) from: u64,
@@ -26,12 +26,12 @@ pub(super) struct Part {
 /// Incomplete units, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct PartialUnits {
-    pub(super) parts: VecDeque<Part>,
+    pub(super) parts: VecDeque<PartialUnit>,
     max: usize,
 }
 
 impl PartialUnits {
-    pub(super) fn new(flash: &Flash, layout: &Layout) -> Self {
+    pub(super) fn new(flash: &Flash, layout: &SsdLayout) -> Self {
         // Limited to half the write cache; without a cache every part is completed at once.
         let max = (flash.write_cache.bytes / 2 / layout.unit_bytes).min(PARTS_MAX) as usize;
         Self { parts: VecDeque::new(), max }
@@ -76,7 +76,7 @@ impl Ssd {
         if self.partial.parts.len() >= self.partial.max && !self.partial.is_empty() {
             placed = self.complete_part(0, placed);
         }
-        self.partial.parts.push_back(Part { unit, from, to, class, sequences });
+        self.partial.parts.push_back(PartialUnit { unit, from, to, class, sequences });
         if self.partial.max == 0 {
             placed = self.complete_part(0, placed);
         }

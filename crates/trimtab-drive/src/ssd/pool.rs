@@ -1,7 +1,7 @@
 //! Erased superblocks, erase counts and wear-out.
 
 use crate::spec::Wear;
-use crate::spec::layout::Layout;
+use crate::spec::layout::SsdLayout;
 use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(layout: &Layout, wear: &Wear, seed: u64) -> Self {
+    pub(super) fn new(layout: &SsdLayout, wear: &Wear, seed: u64) -> Self {
         let mut pool = Self {
             heaps: vec![BinaryHeap::new(); layout.groups as usize],
             free: 0,
@@ -106,7 +106,7 @@ impl Pool {
     fn limit(&self, block: u32) -> u32 {
         let Some(limit) = self.wear.erase_limit else { return u32::MAX };
         let spread = self.spread(limit);
-        let drawn = crate::rng::Counted { seed: self.limit_seed, drawn: u64::from(block) }.below(2 * spread + 1);
+        let drawn = crate::rng::CountedStream { seed: self.limit_seed, drawn: u64::from(block) }.below(2 * spread + 1);
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 

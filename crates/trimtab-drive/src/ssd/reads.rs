@@ -47,7 +47,7 @@ impl ReadAhead {
 }
 
 /// Units of one row that are read together.
-struct Piece {
+struct RowRead {
     block: u32,
     row: u32,
     rows: u32,
@@ -95,11 +95,11 @@ impl Ssd {
     }
 
     /// Units in the same row, starting at `unit` and before `end`.
-    fn piece_at(&self, unit: u32, end: u32) -> Piece {
+    fn piece_at(&self, unit: u32, end: u32) -> RowRead {
         let (map, layout) = (&self.ftl.map, &self.layout);
         let address = map[unit as usize];
         if address <= TRIMMED {
-            return Piece { block: 0, row: 0, rows: 0, slots: 0, next: unit + 1 };
+            return RowRead { block: 0, row: 0, rows: 0, slots: 0, next: unit + 1 };
         }
         let mask = (1_u32 << layout.shift) - 1;
         let (block, slot) = (address >> layout.shift, address & mask);
@@ -111,7 +111,7 @@ impl Ssd {
         let slots = self.ftl.packed.as_ref().map_or(together + 1, |packed| packed.slots_of(unit, together + 1));
         // A compressed unit may extend into the next row.
         let last_row = (slot + slots - 1).min(layout.superblock_slots - 1) / layout.row_slots;
-        Piece { block, row, rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()), slots, next: unit + 1 + together }
+        RowRead { block, row, rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()), slots, next: unit + 1 + together }
     }
 
     fn read_row(&mut self, block: u32, row: u32, slots: u32, begun: u64, now: u64) -> u64 {
@@ -153,7 +153,7 @@ impl Ssd {
             return 0;
         }
         let seed = crate::rng::derive_seed(self.seed, "read retries");
-        let drawn = crate::rng::Counted { seed, drawn: self.ftl.counters.nand_read_host_rows }.below(1_000_000);
+        let drawn = crate::rng::CountedStream { seed, drawn: self.ftl.counters.nand_read_host_rows }.below(1_000_000);
         if drawn < u64::from(nand.read_retries_per_million) { nand.read_retry_ns } else { 0 }
     }
 }

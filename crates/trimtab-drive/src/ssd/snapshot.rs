@@ -6,10 +6,10 @@
 //! after a command.
 
 use super::clock::{Clock, FILLING};
-use super::codec::{COUNT_MAX, Reader, Writer, checksum};
+use super::codec::{COUNT_MAX, SnapshotReader, Writer, checksum};
 use super::ftl::{Frontier, Ftl};
-use super::lane::{Lane, Lanes};
-use super::partial::Part;
+use super::lane::{FlashLanes, Lane};
+use super::partial::PartialUnit;
 use super::transfers::Transfers;
 use super::victims::Victims;
 use super::{NEVER, Ssd, TRIMMED};
@@ -122,7 +122,7 @@ impl Ssd {
         if of_spec != fingerprint(spec) {
             return Err(SnapshotError::OtherSpec);
         }
-        let mut reader = Reader::new(&bytes[HEADER_BYTES..]);
+        let mut reader = SnapshotReader::new(&bytes[HEADER_BYTES..]);
         let drive = Self::read_state(spec, &mut reader)?;
         if !reader.is_at_end() {
             return Err(SnapshotError::Corrupt { at: HEADER_BYTES + reader.at });
@@ -131,7 +131,7 @@ impl Ssd {
         Ok(drive)
     }
 
-    fn read_state(spec: &DriveSpec, reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+    fn read_state(spec: &DriveSpec, reader: &mut SnapshotReader<'_>) -> Result<Self, SnapshotError> {
         let corrupt = |at: usize| SnapshotError::Corrupt { at: HEADER_BYTES + at };
         let seed = reader.number().map_err(corrupt)?;
         let mut drive = Self::new(spec, seed).map_err(SnapshotError::Spec)?;
@@ -180,7 +180,7 @@ impl Ssd {
         }
     }
 
-    fn read_rest(&mut self, reader: &mut Reader<'_>) -> Result<(), usize> {
+    fn read_rest(&mut self, reader: &mut SnapshotReader<'_>) -> Result<(), usize> {
         for _ in 0..reader.small(1_000_u64)? {
             let unit = reader.small(self.layout.units - 1)?;
             let (from, to) = (reader.small(self.layout.unit_bytes)?, reader.small(self.layout.unit_bytes)?);
@@ -188,7 +188,7 @@ impl Ssd {
             if from >= to {
                 return Err(reader.at);
             }
-            self.partial.parts.push_back(Part { unit, from, to, class, sequences: Vec::new() });
+            self.partial.parts.push_back(PartialUnit { unit, from, to, class, sequences: Vec::new() });
         }
         let deferred = reader.numbers(usize::MAX, self.layout.units)?;
         for pair in deferred.chunks(2) {
@@ -264,7 +264,7 @@ fn write_ftl(out: &mut Writer, ftl: &Ftl) {
     out.numbers(ftl.counters.fields().into_iter().map(|(_, value)| value));
 }
 
-fn read_ftl(reader: &mut Reader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
+fn read_ftl(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     let (blocks, superblocks) = (ftl.blocks.len(), ftl.layout.superblocks);
     read_map(reader, ftl)?;
     if let Some(packed) = &mut ftl.packed {
@@ -323,7 +323,7 @@ fn write_map(out: &mut Writer, map: &[u32]) {
     }
 }
 
-fn read_map(reader: &mut Reader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
+fn read_map(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     let end = u64::from(ftl.layout.superblocks + 1) << ftl.layout.shift;
     let mut unit = 0;
     while unit < ftl.map.len() {
@@ -363,7 +363,7 @@ fn write_frontier(out: &mut Writer, frontier: &Frontier) {
     out.flag(slc);
 }
 
-fn read_frontier(reader: &mut Reader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result<Frontier, usize> {
+fn read_frontier(reader: &mut SnapshotReader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result<Frontier, usize> {
     let layout = &ftl.layout;
     let end_max = (layout.superblocks + 1) << layout.shift;
     let start = reader.at;
@@ -394,7 +394,7 @@ fn read_frontier(reader: &mut Reader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result
     if sound && frontier.group == fresh.group { Ok(frontier) } else { Err(start) }
 }
 
-fn write_lanes(out: &mut Writer, lanes: &Lanes) {
+fn write_lanes(out: &mut Writer, lanes: &FlashLanes) {
     for lane in &lanes.each {
         let Lane { free, reads_free, ref transfers, owed, host_ns, background_ns } = *lane;
         for value in [free, reads_free, owed, host_ns, background_ns] {
@@ -407,7 +407,7 @@ fn write_lanes(out: &mut Writer, lanes: &Lanes) {
     }
 }
 
-fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
+fn read_lanes(reader: &mut SnapshotReader<'_>, lanes: &mut FlashLanes) -> Result<(), usize> {
     for lane in &mut lanes.each {
         *lane = Lane {
             free: reader.count()?,
@@ -421,7 +421,7 @@ fn read_lanes(reader: &mut Reader<'_>, lanes: &mut Lanes) -> Result<(), usize> {
         lane.transfers =
             Transfers::from_instants(&instants).filter(|_| instants.last().is_none_or(|end| *end <= lane.reads_free)).ok_or(reader.at)?;
     }
-    let Lanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } = lanes;
+    let FlashLanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } = lanes;
     for value in [share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns] {
         *value = reader.count()?;
     }
@@ -452,7 +452,7 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
     }
 }
 
-fn read_clock(reader: &mut Reader<'_>, clock: &mut Clock) -> Result<(), usize> {
+fn read_clock(reader: &mut SnapshotReader<'_>, clock: &mut Clock) -> Result<(), usize> {
     read_lanes(reader, &mut clock.dies)?;
     read_lanes(reader, &mut clock.channels)?;
     clock.in_flight = reader.numbers(1 << 20, COUNT_MAX)?.into();

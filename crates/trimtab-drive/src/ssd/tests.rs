@@ -306,15 +306,15 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
         _ => 0..0,
     };
     let reads = match ssd.spec().flash().unwrap().trim.reads {
-        TrimmedReads::Zeros => Content::Zeros,
-        TrimmedReads::Ones => Content::Ones,
-        TrimmedReads::OldData => Content::BeforeTrim,
+        TrimmedReads::Zeros => ReadContent::Zeros,
+        TrimmedReads::Ones => ReadContent::Ones,
+        TrimmedReads::OldData => ReadContent::BeforeTrim,
     };
     for unit in resting.iter().filter(|unit| !written.contains(unit)) {
         match ssd.block_state(unit * unit_bytes) {
             BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} relocated trimmed unit {unit}"))),
             BlockState::Trimmed => prop_assert_eq!(ssd.content(unit * unit_bytes), reads),
-            BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), Content::Zeros),
+            BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), ReadContent::Zeros),
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::Ssd;
 use super::gc::GcContext;
-use super::idle::Gain;
+use super::idle::IdleGain;
 use crate::spec::TrimInvalidation;
 use crate::{Extent, Refusal};
 
@@ -121,7 +121,7 @@ impl Ssd {
 
     /// Runs the collection round that a TRIM starts on some drives.
     fn collect_after_trim(&mut self, now: u64) {
-        let mut gain = Gain::default();
+        let mut gain = IdleGain::default();
         while self.wants_free(&mut gain) {
             if !self.ftl.collect_next(&mut self.clock, now, GcContext::Foreground) {
                 break;

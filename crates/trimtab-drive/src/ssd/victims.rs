@@ -1,7 +1,7 @@
 //! Victim selection: each policy with its fastest data structure.
 
-use super::Block;
-use crate::rng::Counted;
+use super::SuperblockState;
+use crate::rng::CountedStream;
 use crate::spec::VictimPolicy;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -18,14 +18,14 @@ pub(super) enum Victims {
     /// Oldest first.
     Fifo(VecDeque<u32>),
     /// Unordered; draws `samples` and takes the one with fewest valid slots.
-    Drawn { list: Vec<u32>, samples: u32, rng: Counted },
+    Drawn { list: Vec<u32>, samples: u32, rng: CountedStream },
     /// Scanned for the maximum of (1 - u) age / 2u.
     CostBenefit(Vec<u32>),
 }
 
 impl Victims {
     pub(super) fn new(policy: VictimPolicy, superblocks: u32, slots: u32, seed: u64) -> Self {
-        let rng = Counted::new(seed, "gc victims");
+        let rng = CountedStream::new(seed, "gc victims");
         match policy {
             VictimPolicy::Greedy => Self::Greedy(Buckets::new(superblocks, slots)),
             VictimPolicy::Fifo => Self::Fifo(VecDeque::with_capacity(superblocks as usize)),
@@ -35,7 +35,7 @@ impl Victims {
         }
     }
 
-    pub(super) fn insert(&mut self, blocks: &mut [Block], block: u32) {
+    pub(super) fn insert(&mut self, blocks: &mut [SuperblockState], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.insert(blocks, block),
             Self::Fifo(queue) => {
@@ -51,7 +51,7 @@ impl Victims {
 
     /// Subtracts `count` valid slots from `block`, listed or not.
     #[inline]
-    pub(super) fn invalidate(&mut self, blocks: &mut [Block], block: u32, count: u32) {
+    pub(super) fn invalidate(&mut self, blocks: &mut [SuperblockState], block: u32, count: u32) {
         let entry = &mut blocks[block as usize];
         match self {
             Self::Greedy(buckets) if entry.pos != UNLISTED => buckets.lower(blocks, block, count),
@@ -61,7 +61,7 @@ impl Victims {
     }
 
     /// Removes and returns the next victim; `now` is on the age clock of `stamps`.
-    pub(super) fn take(&mut self, blocks: &mut [Block], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
+    pub(super) fn take(&mut self, blocks: &mut [SuperblockState], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.pop(blocks),
             Self::Fifo(queue) => {
@@ -95,7 +95,7 @@ impl Victims {
     }
 
     /// Valid slots of the next victim under FIFO, otherwise the fewest of any listed superblock.
-    pub(super) fn peek_valid(&self, blocks: &[Block]) -> Option<u32> {
+    pub(super) fn peek_valid(&self, blocks: &[SuperblockState]) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.peek().map(|block| blocks[block as usize].valid),
             Self::Fifo(queue) => queue.front().map(|block| blocks[*block as usize].valid),
@@ -116,7 +116,7 @@ impl Victims {
 
     /// Fills the empty list with `listed`, in the order returned by [`listed`](Self::listed).
     /// Returns `None` if the order is invalid.
-    pub(super) fn fill(&mut self, blocks: &mut [Block], listed: &[u32]) -> Option<()> {
+    pub(super) fn fill(&mut self, blocks: &mut [SuperblockState], listed: &[u32]) -> Option<()> {
         if let Self::Greedy(buckets) = self {
             return buckets.fill(blocks, listed);
         }
@@ -138,7 +138,7 @@ impl Victims {
         }
     }
 
-    pub(super) fn remove(&mut self, blocks: &mut [Block], block: u32) {
+    pub(super) fn remove(&mut self, blocks: &mut [SuperblockState], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),
             Self::Fifo(queue) => {
@@ -150,7 +150,7 @@ impl Victims {
     }
 }
 
-fn swap_out(list: &mut Vec<u32>, blocks: &mut [Block], block: u32) {
+fn swap_out(list: &mut Vec<u32>, blocks: &mut [SuperblockState], block: u32) {
     let at = blocks[block as usize].pos as usize;
     list.swap_remove(at);
     if let Some(moved) = list.get(at) {
@@ -159,7 +159,7 @@ fn swap_out(list: &mut Vec<u32>, blocks: &mut [Block], block: u32) {
     blocks[block as usize].pos = UNLISTED;
 }
 
-fn cost_benefit(list: &[u32], blocks: &[Block], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
+fn cost_benefit(list: &[u32], blocks: &[SuperblockState], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
     let mut best = None;
     let mut best_score = -1.0_f64;
     for &block in list {
@@ -198,7 +198,7 @@ impl Buckets {
         self.starts[count as usize].max(self.begin)
     }
 
-    fn insert(&mut self, blocks: &mut [Block], block: u32) {
+    fn insert(&mut self, blocks: &mut [SuperblockState], block: u32) {
         if self.end >= u32::MAX - 1 {
             self.rebase(blocks);
         }
@@ -215,7 +215,7 @@ impl Buckets {
     /// bucket, or into the place of the superblock being moved if that is one of them. Returns
     /// the new hole.
     #[inline(always)]
-    fn shift(&mut self, blocks: &mut [Block], count: u32, hole: u32) -> u32 {
+    fn shift(&mut self, blocks: &mut [SuperblockState], count: u32, hole: u32) -> u32 {
         let start = self.start(count);
         if start != hole {
             let moved = self.ring[(start & self.mask) as usize];
@@ -226,13 +226,13 @@ impl Buckets {
     }
 
     #[inline(always)]
-    fn put(&mut self, blocks: &mut [Block], block: u32, at: u32) {
+    fn put(&mut self, blocks: &mut [SuperblockState], block: u32, at: u32) {
         self.ring[(at & self.mask) as usize] = block;
         blocks[block as usize].pos = at;
     }
 
     #[inline]
-    fn lower(&mut self, blocks: &mut [Block], block: u32, by: u32) {
+    fn lower(&mut self, blocks: &mut [SuperblockState], block: u32, by: u32) {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;
         for count in (entry.valid - by + 1..=entry.valid).rev() {
@@ -246,14 +246,14 @@ impl Buckets {
         (self.begin != self.end).then(|| self.ring[(self.begin & self.mask) as usize])
     }
 
-    fn pop(&mut self, blocks: &mut [Block]) -> Option<u32> {
+    fn pop(&mut self, blocks: &mut [SuperblockState]) -> Option<u32> {
         let block = self.peek()?;
         self.begin += 1;
         blocks[block as usize].pos = UNLISTED;
         Some(block)
     }
 
-    fn remove(&mut self, blocks: &mut [Block], block: u32) {
+    fn remove(&mut self, blocks: &mut [SuperblockState], block: u32) {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;
         for count in entry.valid..self.starts.len() as u32 {
@@ -273,7 +273,7 @@ impl Buckets {
         blocks[block as usize].pos = UNLISTED;
     }
 
-    fn fill(&mut self, blocks: &mut [Block], listed: &[u32]) -> Option<()> {
+    fn fill(&mut self, blocks: &mut [SuperblockState], listed: &[u32]) -> Option<()> {
         let mut count = 0;
         for (at, block) in (0_u32..).zip(listed) {
             let entry = blocks[*block as usize];
@@ -295,7 +295,7 @@ impl Buckets {
     }
 
     /// Renumbers positions from 0; needed once in four thousand million superblocks.
-    fn rebase(&mut self, blocks: &mut [Block]) {
+    fn rebase(&mut self, blocks: &mut [SuperblockState]) {
         let live: Vec<u32> = (self.begin..self.end).map(|at| self.ring[(at & self.mask) as usize]).collect();
         for count in 0..self.starts.len() as u32 {
             self.starts[count as usize] = self.start(count) - self.begin;

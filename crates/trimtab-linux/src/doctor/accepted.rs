@@ -7,12 +7,12 @@ use std::path::PathBuf;
 /// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device. The
 /// codes `blocked` and `unknown` accept the verdicts of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedFinding {
     code: String,
     path: Option<PathBuf>,
 }
 
-impl std::str::FromStr for Accepted {
+impl std::str::FromStr for AcceptedFinding {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -25,7 +25,7 @@ impl std::str::FromStr for Accepted {
     }
 }
 
-impl Accepted {
+impl AcceptedFinding {
     fn covers(&self, code: &str, subject: &str) -> bool {
         self.code == code && self.path.as_ref().is_none_or(|path| path.as_os_str() == subject)
     }
@@ -33,7 +33,7 @@ impl Accepted {
 
 impl Diagnosis {
     /// Removes accepted findings and their steps.
-    pub fn accept(&mut self, accepted: &[Accepted]) {
+    pub fn accept(&mut self, accepted: &[AcceptedFinding]) {
         let subject = self.subject.clone();
         let is_accepted = |code: &str| accepted.iter().any(|one| one.covers(code, &subject));
         let mut taken: Vec<(String, Severity)> = Vec::new();
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn an_accepted_finding_has_a_code_and_may_have_a_path() {
-        let one: Accepted = "nothing-trims:/srv".parse().unwrap();
+        let one: AcceptedFinding = "nothing-trims:/srv".parse().unwrap();
         assert!(one.covers("nothing-trims", "/srv") && !one.covers("nothing-trims", "/") && !one.covers("stacked", "/srv"));
-        let everywhere: Accepted = "swap.no-discard".parse().unwrap();
+        let everywhere: AcceptedFinding = "swap.no-discard".parse().unwrap();
         assert!(everywhere.covers("swap.no-discard", "/dev/sda2"));
         for wrong in ["", ":/srv", "Nothing", "x y", "stacked:srv", "a\nb"] {
-            assert!(wrong.parse::<Accepted>().unwrap_err().contains("CODE:/PATH"), "{wrong}");
+            assert!(wrong.parse::<AcceptedFinding>().unwrap_err().contains("CODE:/PATH"), "{wrong}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct ServiceCommand {
     pub program: String,
     pub arguments: Vec<String>,
     /// Prefix `-`: a failure does not stop the service.
@@ -12,11 +12,11 @@ pub struct Command {
 }
 
 /// Parses the commands of one value; a standalone `;` separates them.
-pub fn parse(value: &str) -> Vec<Command> {
+pub fn parse(value: &str) -> Vec<ServiceCommand> {
     words(value).split(|word| word == ";").filter(|words| !words.is_empty()).map(command).collect()
 }
 
-fn command(words: &[String]) -> Command {
+fn command(words: &[String]) -> ServiceCommand {
     let first = words.first().map(String::as_str).unwrap_or_default();
     let program = first.trim_start_matches(['@', '-', ':', '+', '!', '|']);
     let marks = &first[..first.len() - program.len()];
@@ -40,7 +40,7 @@ fn command(words: &[String]) -> Command {
     if program.contains('%') {
         open.get_or_insert_with(|| program.to_owned());
     }
-    Command { program: program.to_owned(), arguments, may_fail: marks.contains('-'), open }
+    ServiceCommand { program: program.to_owned(), arguments, may_fail: marks.contains('-'), open }
 }
 
 /// Splits at white space outside quotes; a backslash escapes the next character.
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_command_line_is_split_as_systemd_splits_it() {
         let parsed = |value: &str| {
-            let shown = |c: Command| format!("{} {:?} {} {}", c.program, c.arguments, c.may_fail, c.open.unwrap_or_default());
+            let shown = |c: ServiceCommand| format!("{} {:?} {} {}", c.program, c.arguments, c.may_fail, c.open.unwrap_or_default());
             parse(value).into_iter().map(shown).collect::<Vec<_>>()
         };
         for (value, expected) in [

@@ -180,7 +180,7 @@ fn virtual_machine(root: &Root) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::systemd::Wants;
+    use crate::doctor::systemd::WantsDirectories;
 
     fn judged(files: &[(&str, &str)], conditions: &str) -> char {
         let directory = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let root = Root::recorded(directory.path()).unwrap();
-        match hold(&root, &Unit::read(&root, &Wants::read(&root), "a.service")) {
+        match hold(&root, &Unit::read(&root, &WantsDirectories::read(&root), "a.service")) {
             Answer::Yes => 'y',
             Answer::No(_) => 'n',
             Answer::Maybe(_) => '?',

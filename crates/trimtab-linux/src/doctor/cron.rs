@@ -22,14 +22,14 @@ const SCRIPTS: [&str; 9] = [
     "/etc/periodic/monthly",
 ];
 /// Tables, or directories of tables.
-const TABLES: [(&str, Format); 7] = [
-    ("/etc/crontab", Format::System),
-    ("/etc/cron.d", Format::System),
-    ("/etc/anacrontab", Format::Anacron),
-    ("/var/spool/cron/crontabs", Format::User),
-    ("/var/spool/cron/tabs", Format::User),
-    ("/var/spool/cron", Format::User),
-    ("/etc/crontabs", Format::User),
+const TABLES: [(&str, CronFormat); 7] = [
+    ("/etc/crontab", CronFormat::System),
+    ("/etc/cron.d", CronFormat::System),
+    ("/etc/anacrontab", CronFormat::Anacron),
+    ("/var/spool/cron/crontabs", CronFormat::User),
+    ("/var/spool/cron/tabs", CronFormat::User),
+    ("/var/spool/cron", CronFormat::User),
+    ("/etc/crontabs", CronFormat::User),
 ];
 
 /// Programs that run tables and scripts.
@@ -96,10 +96,10 @@ impl Runner {
         self.distribution.iter().any(|name| names.contains(&name.as_str()))
     }
 
-    fn reads(&self, format: Format) -> bool {
+    fn reads(&self, format: CronFormat) -> bool {
         match self.program {
-            Some(BUSYBOX) => format == Format::User,
-            Some(program) if program.ends_with("/anacron") => format == Format::Anacron,
+            Some(BUSYBOX) => format == CronFormat::User,
+            Some(program) if program.ends_with("/anacron") => format == CronFormat::Anacron,
             _ => true,
         }
     }
@@ -120,7 +120,7 @@ impl Runner {
 
 /// The fields before a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum CronFormat {
     /// Schedule and user.
     System,
     /// Schedule; the name of the table is the user.
@@ -131,14 +131,14 @@ enum Format {
 
 /// A script or table with a command that trims.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct CronJob {
     pub path: PathBuf,
     lines: Lines,
     /// The reason why it may not run.
     doubt: Option<&'static str>,
 }
 
-impl Job {
+impl CronJob {
     /// All trim jobs of this machine.
     pub fn all(root: &Root) -> Vec<Self> {
         let Some(runner) = Runner::find(root) else { return Vec::new() };
@@ -155,21 +155,22 @@ impl Job {
             scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, doubt: doubt.or_else(|| mode(&path)), path }));
         let tables = TABLES.into_iter().filter(|(_, format)| runner.reads(*format));
         let tables = tables.flat_map(|(path, format)| files(root, path).into_iter().map(move |path| (path, format)));
-        let tables = tables.filter(|(path, format)| *format != Format::System || name(path).is_some_and(|name| runner.reads_table(name)));
+        let tables =
+            tables.filter(|(path, format)| *format != CronFormat::System || name(path).is_some_and(|name| runner.reads_table(name)));
         let tables = tables.filter_map(|(path, format)| Self::of_table(root, path, format)).map(|job| Self { doubt, ..job });
         scripts.chain(tables).collect()
     }
 
     /// Reads the trim jobs of a table. For a recorded tree, copies only the lines that name a
     /// trim.
-    fn of_table(root: &Root, path: PathBuf, format: Format) -> Option<Self> {
+    fn of_table(root: &Root, path: PathBuf, format: CronFormat) -> Option<Self> {
         let bytes = root.unrecorded(|| root.read_bytes(&path, TABLE_BYTES_MAX)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let owner = if format == Format::User { name(&path)? } else { "root" };
+        let owner = if format == CronFormat::User { name(&path)? } else { "root" };
         let (mut lines, mut kept) = (Lines::default(), Vec::new());
         for line in text.lines() {
             let Some((user, command)) = command(line.trim(), format, owner) else { continue };
-            if format != Format::Anacron && dates::cron_never_runs(line) {
+            if format != CronFormat::Anacron && dates::cron_never_runs(line) {
                 continue;
             }
             let (is_root, trims) = (user == "root", names_trim(command));
@@ -203,15 +204,15 @@ impl Job {
 }
 
 /// User and command of a table line; `None` for a setting or a comment.
-fn command<'a>(line: &'a str, format: Format, owner: &'a str) -> Option<(&'a str, &'a str)> {
+fn command<'a>(line: &'a str, format: CronFormat, owner: &'a str) -> Option<(&'a str, &'a str)> {
     if !line.starts_with(|c: char| c.is_ascii_digit() || "*@-".contains(c)) {
         return None;
     }
     let when = if line.starts_with('@') { 1 } else { 5 };
     let fields = match format {
-        Format::System => when + 1,
-        Format::User => when,
-        Format::Anacron => 3,
+        CronFormat::System => when + 1,
+        CronFormat::User => when,
+        CronFormat::Anacron => 3,
     };
     let mut rest = line;
     let mut last = "";
@@ -221,7 +222,7 @@ fn command<'a>(line: &'a str, format: Format, owner: &'a str) -> Option<(&'a str
     }
     // The text after a percent sign is the command's standard input.
     let end = rest.match_indices('%').map(|(at, _)| at).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
-    Some((if format == Format::System { last } else { owner }, rest.get(..end)?))
+    Some((if format == CronFormat::System { last } else { owner }, rest.get(..end)?))
 }
 
 /// The trims in the script that a command runs.
@@ -254,7 +255,7 @@ fn is_run(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::fstrim::{Release, Visited};
+    use crate::doctor::fstrim::{Release, VisitCache};
     use crate::host::mountinfo;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -280,8 +281,8 @@ mod tests {
         }
         let root = Root::recorded(tree.path()).unwrap();
         let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m/b rw - ext4 /dev/sda2 rw\n");
-        let jobs = Job::all(&root);
-        let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+        let jobs = CronJob::all(&root);
+        let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts), release: Release::V2_39 };
         ["/", "/m/b"].map(|point| jobs.first().map(|job| job.trims(machine, &|mount| mount.mount_point == Path::new(point))))
     }
 

@@ -2,11 +2,11 @@
 //! sets its options.
 
 use super::initramfs;
-use super::mapper::{Tables, Target};
-use super::opening::{Elsewhere, Opening, Place};
+use super::mapper::{MapperTarget, Tables};
+use super::opening::{CryptsetupParameters, Opening, OptionPlace};
 use super::remedy::{is_plain, kept_options};
-use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
-use crate::host::block::{Kind, Layer, Stack};
+use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity};
+use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
@@ -60,13 +60,13 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
 fn has_integrity(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, name: &str) -> bool {
     let is_its_own = |&below: &usize| {
         let below = &stack.layers[below];
-        below.kind == Kind::Mapper("INTEGRITY".to_owned())
+        below.kind == LayerKind::Mapper("INTEGRITY".to_owned())
             && below.label.as_deref().and_then(|label| label.strip_suffix("_dif")) == Some(name)
     };
     doctor.tables.table(name).any(keeps_checksums) || layer.below.iter().any(is_its_own)
 }
 
-fn keeps_checksums(target: &Target) -> bool {
+fn keeps_checksums(target: &MapperTarget) -> bool {
     target.arguments.contains(" integrity:")
 }
 
@@ -121,18 +121,18 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         Some(first) => Remedy::by_hand(first.clone()).then_run(command),
         None => Remedy::run(command),
     };
-    let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
+    let mut actions = vec![RemedyAction::AllowDiscards { name: name.to_owned(), persistent, keep }];
     let remedy = match opening {
         // The LUKS2 header stores the flag for every later opening.
         _ if persistent => now,
         Some(opening) if opening.discards => stale(doctor, &word, opening, now),
         Some(opening) => {
-            actions.extend(opening.is_crypttab().then(|| Action::Crypttab { name: name.to_owned() }));
+            actions.extend(opening.is_crypttab().then(|| RemedyAction::Crypttab { name: name.to_owned() }));
             rebuilt(doctor, opening, now.then(opening.instruction(doctor.root, &word)))
         }
         None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
     };
-    let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere == Elsewhere::default();
+    let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere == CryptsetupParameters::default();
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
@@ -169,9 +169,9 @@ fn unit_escape(name: &str) -> String {
 /// Adds the initramfs rebuild, since the initramfs contains a copy of crypttab.
 fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     match (&opening.place, opening.early) {
-        (Place::Parameter { .. }, _) => remedy,
-        (Place::Line { .. }, true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
-        (Place::Line { .. }, false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
+        (OptionPlace::Parameter { .. }, _) => remedy,
+        (OptionPlace::Line { .. }, true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
+        (OptionPlace::Line { .. }, false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
     }
 }
 
@@ -180,11 +180,11 @@ fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
 fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Remedy {
     let place = opening.shown();
     let why = match &opening.place {
-        Place::Parameter { .. } => {
+        OptionPlace::Parameter { .. } => {
             return now.then(format!("look for what opens {word}: the kernel was started with {place}, and {word} lacks the option"));
         }
-        Place::Line { .. } if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
-        Place::Line { .. } => {
+        OptionPlace::Line { .. } if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
+        OptionPlace::Line { .. } => {
             format!("{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that")
         }
     };

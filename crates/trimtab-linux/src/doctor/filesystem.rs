@@ -1,7 +1,7 @@
 //! Discard behaviour of filesystems.
 
-use super::keeper::Keeper;
-use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown};
+use super::keeper::MountManager;
+use super::{Evidence, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
 use crate::host::mountinfo::Mount;
@@ -13,7 +13,7 @@ use trimtab_drive::usage::quoted;
 
 /// The way a filesystem discards space as it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Online {
+pub enum OnlineDiscardMode {
     /// No online discard.
     Off,
     /// With each commit, or immediately.
@@ -57,7 +57,7 @@ pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
 
 /// The storage behind a filesystem that is on no block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum NonBlockStorage {
     Memory,
     /// A server on another machine.
     Machine,
@@ -68,7 +68,7 @@ pub enum Home {
     Image,
 }
 
-impl Home {
+impl NonBlockStorage {
     /// Derives it from the type; `None` if unknown.
     pub fn of(fs_type: &str, source: &Path) -> Option<Self> {
         Some(match fs_type {
@@ -165,7 +165,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(Support { fitrim: true, .. }) if unrecovered.is_some() => {
             not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
-        Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
+        Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
             report.gate = Gate::Blocks;
             report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
             let remedy = mounted_with_discard(root, mount);
@@ -176,9 +176,9 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             report.why = format!("can be trimmed (FITRIM); online discard is {}", online_words(online));
         }
         Some(Support { online: true, .. }) => {
-            report.gate = if online == Online::Off { Gate::Blocks } else { Gate::Passes };
+            report.gate = if online == OnlineDiscardMode::Off { Gate::Blocks } else { Gate::Passes };
             report.why = format!("has no FITRIM; online discard is {}", online_words(online));
-            if online == Online::Off {
+            if online == OnlineDiscardMode::Off {
                 report
                     .findings
                     .push(Finding::new("fs.discard-off", Severity::Serious, report.why.clone()).remedy(bcachefs_discarding(root, mount)));
@@ -243,9 +243,9 @@ fn unrecovered(mount: &Mount) -> Option<&str> {
 
 /// Reports a mount without journal or log. Online discard continues if the filesystem is
 /// writable.
-fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, report: &mut LayerReport) {
+fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscardMode, report: &mut LayerReport) {
     report.gate = match kernel_version(root) {
-        _ if online != Online::Off && mount.is_writable() => Gate::Passes,
+        _ if online != OnlineDiscardMode::Off && mount.is_writable() => Gate::Passes,
         Some(version) if version < REFUSES_UNRECOVERED => Gate::Unknown,
         _ => Gate::Blocks,
     };
@@ -274,9 +274,9 @@ fn bcachefs_discarding(root: &Root, mount: &Mount) -> Remedy {
 /// Mounts ntfs3 with `discard` now, and at every later mount by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let can = mount.mount_point.to_str().is_some();
-    let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
+    let mut actions = vec![RemedyAction::MountDiscard { mount_point: mount.mount_point.clone() }];
     if fstab::lacks_discard(root, &mount.mount_point) {
-        actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
+        actions.push(RemedyAction::Fstab { mount_point: mount.mount_point.clone() });
     }
     let remedy = remounted(root, mount, "discard");
     remedy.done_by(actions.into_iter().filter(|_| can))
@@ -285,32 +285,32 @@ fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
 /// Remounts with an option now, and sets it for later mounts.
 fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
-    let kept = Keeper::of(root, mount).keeping(mount, option);
+    let kept = MountManager::of(root, mount).keeping(mount, option);
     kept.after(Remedy::run(format!("mount -o remount,{option} {point}")))
 }
 
-fn online_words(online: Online) -> &'static str {
+fn online_words(online: OnlineDiscardMode) -> &'static str {
     match online {
-        Online::Off => "off",
-        Online::Sync => "on",
-        Online::Async => "on (asynchronous)",
-        Online::Thread => "on (in idle time)",
+        OnlineDiscardMode::Off => "off",
+        OnlineDiscardMode::Sync => "on",
+        OnlineDiscardMode::Async => "on (asynchronous)",
+        OnlineDiscardMode::Thread => "on (in idle time)",
     }
 }
 
 fn on_no_device(mount: &Mount, report: &mut LayerReport) {
-    let why = match Home::of(&mount.fs_type, &mount.source) {
-        Some(Home::Memory) => {
+    let why = match NonBlockStorage::of(&mount.fs_type, &mount.source) {
+        Some(NonBlockStorage::Memory) => {
             report.gate = Gate::NotNeeded;
             "not on a drive"
         }
-        Some(Home::Image) => {
+        Some(NonBlockStorage::Image) => {
             report.gate = Gate::NotNeeded;
             READ_ONLY_IMAGE
         }
-        Some(Home::Machine) => "on another machine: ask there",
-        Some(Home::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
-        Some(Home::Filesystems) => {
+        Some(NonBlockStorage::Machine) => "on another machine: ask there",
+        Some(NonBlockStorage::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
+        Some(NonBlockStorage::Filesystems) => {
             if mount.source.is_absolute() {
                 let remedy = Remedy::run(format!("trimtab doctor {}", quoted(&shown(&mount.source))));
                 let text = "its files are those of another filesystem, which is to be asked about";
@@ -326,31 +326,31 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
 
 /// The online discard mode, from the options in force.
 #[must_use]
-pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
+pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => {
             // mountinfo omits the filesystem's stored default (tune2fs -o discard); this file
             // includes it.
             let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
             match root.read(Path::new("/proc/fs/ext4").join(device).join("options")) {
-                Some(options) if options.lines().any(|l| l.trim() == "discard") => Online::Sync,
-                Some(_) => Online::Off,
+                Some(options) if options.lines().any(|l| l.trim() == "discard") => OnlineDiscardMode::Sync,
+                Some(_) => OnlineDiscardMode::Off,
                 None => plain(mount),
             }
         }
-        "btrfs" if mount.option_value("discard") == Some("async") => Online::Async,
-        "f2fs" if mount.has_option("discard") => Online::Thread,
+        "btrfs" if mount.option_value("discard") == Some("async") => OnlineDiscardMode::Async,
+        "f2fs" if mount.has_option("discard") => OnlineDiscardMode::Thread,
         // On by default; the per-device switch is in the superblock.
-        "bcachefs" if mount.has_option("nodiscard") => Online::Off,
-        "bcachefs" if mount.has_option("discard") => Online::Sync,
-        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|(_, on)| !on) => Online::Off,
-        "bcachefs" => Online::Sync,
+        "bcachefs" if mount.has_option("nodiscard") => OnlineDiscardMode::Off,
+        "bcachefs" if mount.has_option("discard") => OnlineDiscardMode::Sync,
+        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|(_, on)| !on) => OnlineDiscardMode::Off,
+        "bcachefs" => OnlineDiscardMode::Sync,
         _ => plain(mount),
     }
 }
 
-fn plain(mount: &Mount) -> Online {
-    if mount.has_option("discard") { Online::Sync } else { Online::Off }
+fn plain(mount: &Mount) -> OnlineDiscardMode {
+    if mount.has_option("discard") { OnlineDiscardMode::Sync } else { OnlineDiscardMode::Off }
 }
 
 fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
@@ -361,7 +361,7 @@ fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
     }
 }
 
-fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut LayerReport) {
+fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
     let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
     let sys = Path::new("/sys/fs/ext4").join(&device);
     report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", &device)));
@@ -373,11 +373,11 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
                 .remedy(Remedy::by_hand("unmount it").then_run(format!("e2fsck -f {}", quoted(&block::node_of(&device))))),
         );
     }
-    if online == Online::Sync && !mount.has_option("discard") {
+    if online == OnlineDiscardMode::Sync && !mount.has_option("discard") {
         let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
         report.findings.push(Finding::new("ext4.discard-by-default", Severity::Note, text));
     }
-    if online == Online::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
+    if online == OnlineDiscardMode::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
         let text = "online discard sends freed space together with adjoining free space of its block group; deleting many files sends the same space many times";
         report.findings.push(Finding::new("ext4.discard-amplification", Severity::Note, text));
     }
@@ -402,19 +402,19 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
     }
 }
 
-fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
+fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut LayerReport) {
     let Some(directory) = block::btrfs_directory(root, &mount.source) else { return };
     let knobs = directory.join("discard");
     for knob in ["iops_limit", "kbps_limit", "max_discard_size", "discardable_bytes", "discardable_extents"] {
         report.evidence.add_some(&format!("discard/{knob}"), root.read(knobs.join(knob)));
     }
     match online {
-        Online::Sync => {
+        OnlineDiscardMode::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
             let remedy = remounted(root, mount, "discard=async");
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
-        Online::Async => {
+        OnlineDiscardMode::Async => {
             let text = "discard=async leaves metadata out; an occasional trim of everything is still of use";
             report.findings.push(Finding::new("btrfs.async-data-only", Severity::Note, text));
             let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
@@ -427,8 +427,8 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     }
 }
 
-fn f2fs(root: &Root, stack: &Stack, online: Online, report: &mut LayerReport) {
-    if online == Online::Thread {
+fn f2fs(root: &Root, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
+    if online == OnlineDiscardMode::Thread {
         let text =
             "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
         report.findings.push(Finding::new("f2fs.sends-later", Severity::Note, text));

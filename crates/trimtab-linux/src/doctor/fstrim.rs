@@ -7,7 +7,7 @@ mod types;
 use super::answer::{Answer, Reason};
 use super::shown;
 use crate::host::block::device_of_source;
-use crate::host::fstab::{self, Entry};
+use crate::host::fstab::{self, FstabEntry};
 use crate::host::mountinfo::{self, Mount, MountIndex};
 use crate::host::root::Root;
 use std::cell::RefCell;
@@ -99,7 +99,7 @@ fn version_output(root: &Root) -> Option<String> {
 /// # Errors The mount table cannot be read.
 pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> {
     let mounts = mountinfo::read(root)?;
-    let visited = Visited::new(&mounts);
+    let visited = VisitCache::new(&mounts);
     let machine = Machine { root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
     let files = [FSTAB.to_owned()];
     let visits = machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries, None));
@@ -110,7 +110,7 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
 /// A call of fstrim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Call {
-    subject: Subject,
+    subject: FstrimSubject,
     types: Option<String>,
     /// `--offset` or `--length` is given.
     in_part: bool,
@@ -123,32 +123,32 @@ pub struct Call {
 impl Call {
     /// Trims the filesystem mounted at a directory.
     pub fn of_directory(directory: &str) -> Self {
-        Self { subject: Subject::Directory(PathBuf::from(directory)), ..Self::default() }
+        Self { subject: FstrimSubject::Directory(PathBuf::from(directory)), ..Self::default() }
     }
 
     /// Trims the filesystems that fstab lists.
     pub fn of_fstab() -> Self {
-        Self { subject: Subject::Tables(vec![FSTAB.to_owned()]), ..Self::default() }
+        Self { subject: FstrimSubject::Tables(vec![FSTAB.to_owned()]), ..Self::default() }
     }
 
     #[cfg(test)]
     pub fn shown(&self) -> String {
         match &self.subject {
-            Subject::Tables(files) => files.join(":"),
-            Subject::Directory(directory) => shown(directory),
+            FstrimSubject::Tables(files) => files.join(":"),
+            FstrimSubject::Directory(directory) => shown(directory),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Subject {
+enum FstrimSubject {
     /// The first of these tables that has a line.
     Tables(Vec<String>),
     /// One directory.
     Directory(PathBuf),
 }
 
-impl Default for Subject {
+impl Default for FstrimSubject {
     fn default() -> Self {
         Self::Tables(Vec::new())
     }
@@ -156,7 +156,7 @@ impl Default for Subject {
 
 /// The result of parsing an argument list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum FstrimParseResult {
     Call(Call),
     /// Succeeds without trimming (`--dry-run`, `--help`).
     Idle(String),
@@ -182,14 +182,14 @@ const OPTIONS: [(&str, char, bool, Release); 12] = [
 ];
 
 /// Reads arguments as getopt_long(3) does.
-pub fn parse(arguments: &[String], release: Release) -> Parsed {
+pub fn parse(arguments: &[String], release: Release) -> FstrimParseResult {
     match read(arguments, release) {
         Ok(parsed) => parsed,
-        Err(text) => Parsed::Fails(text),
+        Err(text) => FstrimParseResult::Fails(text),
     }
 }
 
-fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
+fn read(arguments: &[String], release: Release) -> Result<FstrimParseResult, String> {
     let (mut call, mut plain, mut tables, mut idle) = (Call::default(), Vec::new(), Vec::new(), None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -212,10 +212,10 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
     let mut letters: Vec<char> = tables.iter().map(|(letter, _)| *letter).collect();
     letters.dedup();
     call.subject = match (letters.as_slice(), plain.as_slice()) {
-        ([], [directory]) => Subject::Directory(PathBuf::from(directory)),
+        ([], [directory]) => FstrimSubject::Directory(PathBuf::from(directory)),
         ([], []) => return Err("fstrim is given no mount point".to_owned()),
         ([], _) => return Err("fstrim takes one mount point only, and refuses several".to_owned()),
-        ([one], []) => Subject::Tables(match one {
+        ([one], []) => FstrimSubject::Tables(match one {
             'a' => vec!["/proc/self/mountinfo".to_owned()],
             'A' => vec![FSTAB.to_owned()],
             _ => tables.pop().unwrap_or_default().1.split(':').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
@@ -223,7 +223,7 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
         ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
         _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
     };
-    Ok(idle.map_or(Parsed::Call(call), Parsed::Idle))
+    Ok(idle.map_or(FstrimParseResult::Call(call), FstrimParseResult::Idle))
 }
 
 /// Parses a size as `strtosize` of util-linux does: 1M and 1MiB are 2^20 bytes, 1MB is 10^6.
@@ -284,18 +284,18 @@ fn options<'a>(
 pub struct Machine<'a> {
     pub root: &'a Root,
     pub mounts: &'a [Mount],
-    pub visited: &'a Visited,
+    pub visited: &'a VisitCache,
     pub release: Release,
 }
 
 /// Cache of the mounts that each call visits, independent of the filesystem in question.
 #[derive(Debug)]
-pub struct Visited {
+pub struct VisitCache {
     index: MountIndex,
     calls: RefCell<HashMap<(Call, Release), Rc<Visits>>>,
 }
 
-impl Visited {
+impl VisitCache {
     pub fn new(mounts: &[Mount]) -> Self {
         Self { index: MountIndex::new(mounts), calls: RefCell::default() }
     }
@@ -307,7 +307,7 @@ impl Visited {
 }
 
 /// Indices into the mount table, each with the reason for skipping it.
-type Places = Vec<(usize, Option<Reason>)>;
+type MountPlaces = Vec<(usize, Option<Reason>)>;
 
 /// The mounts that one call visits.
 #[derive(Debug)]
@@ -315,7 +315,7 @@ enum Visits {
     Directory(Option<usize>),
     Listed {
         file: String,
-        places: Places,
+        places: MountPlaces,
     },
     /// No table has a line.
     Nothing,
@@ -325,7 +325,7 @@ enum Visits {
 
 /// A table line and its outcome.
 struct Visit {
-    entry: Entry,
+    entry: FstabEntry,
     /// Index of the target's mount in the mount table.
     mount: Option<usize>,
     /// The reason for skipping it.
@@ -338,13 +338,13 @@ impl<'a> Machine<'a> {
         let is_ours = |at: &usize| is_same(&self.mounts[*at]);
         let answer = match (&*self.visits(call), &call.subject) {
             (Visits::Directory(Some(at)), _) if is_ours(at) => Answer::Yes,
-            (Visits::Directory(_), Subject::Directory(directory)) => {
+            (Visits::Directory(_), FstrimSubject::Directory(directory)) => {
                 Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory)))
             }
             (Visits::Listed { file, places }, _) => listed(file, places, is_ours),
             (Visits::Unknown(file), _) => Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree")),
-            (_, Subject::Tables(files)) => Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
-            (Visits::Nothing, Subject::Directory(_)) => Answer::no(OTHER_PATH, "fstrim is given another directory"),
+            (_, FstrimSubject::Tables(files)) => Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
+            (Visits::Nothing, FstrimSubject::Directory(_)) => Answer::no(OTHER_PATH, "fstrim is given another directory"),
         };
         match answer {
             Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset or --length, and trims a part only"),
@@ -368,8 +368,8 @@ impl<'a> Machine<'a> {
             return Rc::clone(known);
         }
         let visits = match &call.subject {
-            Subject::Directory(directory) => Visits::Directory(self.reached(&self.canonical(directory))),
-            Subject::Tables(files) => match self.table(files) {
+            FstrimSubject::Directory(directory) => Visits::Directory(self.reached(&self.canonical(directory))),
+            FstrimSubject::Tables(files) => match self.table(files) {
                 Err(file) => Visits::Unknown(file.to_owned()),
                 Ok(None) => Visits::Nothing,
                 Ok(Some((file, entries))) => {
@@ -383,11 +383,11 @@ impl<'a> Machine<'a> {
     }
 
     /// The mount that a line leads to, and those that it covers there.
-    fn places(&self, visit: Visit) -> Places {
+    fn places(&self, visit: Visit) -> MountPlaces {
         let point = self.canonical(&visit.entry.target);
         let covered = self.visited.index.at(&point).iter().filter(|at| Some(**at) != visit.mount);
         let reason = || Reason::new(SKIPPED, format!("another mount covers {}", shown(&visit.entry.target)));
-        let covered: Places = covered.map(|at| (*at, Some(reason()))).collect();
+        let covered: MountPlaces = covered.map(|at| (*at, Some(reason()))).collect();
         visit.mount.map(|at| (at, visit.skipped)).into_iter().chain(covered).collect()
     }
 
@@ -398,16 +398,16 @@ impl<'a> Machine<'a> {
     /// Returns whether the call as a whole is known to fail.
     pub fn fails(&self, call: &Call) -> bool {
         match &call.subject {
-            Subject::Directory(directory) => {
+            FstrimSubject::Directory(directory) => {
                 let mount = self.reached(&self.canonical(directory));
                 !call.is_quiet && mount.is_none_or(|at| !self.discards(&self.mounts[at].source))
             }
-            Subject::Tables(files) => matches!(self.table(files), Ok(None)),
+            FstrimSubject::Tables(files) => matches!(self.table(files), Ok(None)),
         }
     }
 
     /// The first table with a line; `Err` with the name of an unknown table.
-    fn table<'f>(&self, files: &'f [String]) -> Result<Option<(&'f str, Vec<Entry>)>, &'f str> {
+    fn table<'f>(&self, files: &'f [String]) -> Result<Option<(&'f str, Vec<FstabEntry>)>, &'f str> {
         for file in files {
             let entries = match self.root.read_bytes(Path::new(file), fstab::BYTES_MAX) {
                 _ if MOUNT_TABLES.contains(&file.as_str()) => self.mounted(self.mounts),
@@ -423,8 +423,8 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    fn mounted(&self, mounts: &[Mount]) -> Vec<Entry> {
-        let entry = |mount: &Mount| Entry {
+    fn mounted(&self, mounts: &[Mount]) -> Vec<FstabEntry> {
+        let entry = |mount: &Mount| FstabEntry {
             source: mount.source.clone(),
             target: mount.mount_point.clone(),
             fs_type: mount.fs_type.clone(),
@@ -435,14 +435,14 @@ impl<'a> Machine<'a> {
 
     /// Determines the outcome of each line: keeps one line per target, adds the root filesystem
     /// to fstab, then applies the filters and keeps one line per source, in the release's order.
-    fn fates(&self, file: &str, entries: Vec<Entry>, types: Option<&str>) -> Vec<Visit> {
+    fn fates(&self, file: &str, entries: Vec<FstabEntry>, types: Option<&str>) -> Vec<Visit> {
         let mut targets = HashSet::new();
-        let mut unique: Vec<Entry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
+        let mut unique: Vec<FstabEntry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
         unique.reverse();
         if file == FSTAB && self.release >= Release::V2_34 && !targets.contains(Path::new("/")) {
             unique.extend(self.root_of_command_line());
         }
-        let visit = |entry: Entry| Visit { mount: self.landing(&entry), entry, skipped: None };
+        let visit = |entry: FstabEntry| Visit { mount: self.landing(&entry), entry, skipped: None };
         let mut visits: Vec<Visit> = unique.into_iter().map(visit).collect();
         let unwanted = |visit: &Visit| self.unwanted(visit, types);
         let unreachable = |visit: &Visit| self.unreachable(visit);
@@ -467,7 +467,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Turns `root=` of the kernel command line into a table line, if it names a device.
-    fn root_of_command_line(&self) -> Option<Entry> {
+    fn root_of_command_line(&self) -> Option<FstabEntry> {
         let line = self.root.read("/proc/cmdline")?;
         let line = line.split(" -- ").next().unwrap_or_default();
         let spec = line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("root=")).next_back()?;
@@ -477,7 +477,7 @@ impl<'a> Machine<'a> {
         let named = spec.starts_with('/') || fstab::is_tagged(Path::new(spec));
         // A device number needs no name here.
         let source = PathBuf::from(if named { spec } else { "/dev/root" });
-        let entry = || Entry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
+        let entry = || FstabEntry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
         let leads = || tags::leads_to_a_device(self.root, Path::new(spec)) != Some(false);
         (named && leads() || number(spec) || hexadecimal).then(entry)
     }
@@ -527,7 +527,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Index of the mount at a line's target.
-    fn landing(&self, entry: &Entry) -> Option<usize> {
+    fn landing(&self, entry: &FstabEntry) -> Option<usize> {
         let path = self.canonical(&entry.target);
         self.reached(&path).filter(|at| self.mounts[*at].mount_point == path)
     }
@@ -580,7 +580,7 @@ impl<'a> Machine<'a> {
 }
 
 /// Returns whether a line for the filesystem remains.
-fn listed(file: &str, places: &Places, is_ours: impl Fn(&usize) -> bool) -> Answer {
+fn listed(file: &str, places: &MountPlaces, is_ours: impl Fn(&usize) -> bool) -> Answer {
     let mut ours = places.iter().filter(|(at, _)| is_ours(at)).peekable();
     if ours.peek().is_none() {
         let code = if file == FSTAB { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };

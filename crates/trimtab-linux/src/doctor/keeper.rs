@@ -18,13 +18,13 @@ const OF_UDISKS: [&str; 2] = ["/run/media", "/media"];
 
 /// The component that mounts a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum MountManager {
     Fstab,
     Kubernetes,
     Udisks,
 }
 
-impl Keeper {
+impl MountManager {
     pub fn of(root: &Root, mount: &Mount) -> Self {
         let point = mount.mount_point.as_path();
         let text = shown(point);

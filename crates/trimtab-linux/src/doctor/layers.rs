@@ -1,14 +1,14 @@
 //! Effect on discards of each layer between filesystem and drive.
 
 use super::crypt::{self, plain_crypt};
-use super::filesystem::Home;
+use super::filesystem::NonBlockStorage;
 use super::limits::Limits;
 use super::lvm::lvm_name;
-use super::mapper::Target;
+use super::mapper::MapperTarget;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
-use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives, md, thin_pool};
-use crate::host::block::{self, Bus, Kind, Layer, Stack, node_of};
+use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, blank, drives, md, thin_pool};
+use crate::host::block::{self, Bus, Layer, LayerKind, Stack, node_of};
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_drive::units::Bytes;
@@ -18,7 +18,7 @@ use trimtab_drive::usage::quoted;
 pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     let layer = &stack.layers[index];
     let mut report = blank(layer);
-    if let Kind::File { fs_type, mount_point } = &layer.kind {
+    if let LayerKind::File { fs_type, mount_point } = &layer.kind {
         file(layer, fs_type, mount_point, &mut report);
         return report;
     }
@@ -28,20 +28,20 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     limits.note(&mut report.evidence);
     lowered(&limits, layer, &mut report);
     match &layer.kind {
-        Kind::Partition => partition(doctor.root, layer, &limits, &mut report),
+        LayerKind::Partition => partition(doctor.root, layer, &limits, &mut report),
         // The switched-off limit has already been reported.
-        Kind::Loop if limits.switched_off() => {}
-        Kind::Loop => on_loop(stack, layer, &limits, &mut report),
-        Kind::Crypt => crypt::judge(doctor, stack, layer, &mut report),
-        Kind::ThinPool => thin_pool::judge_pool(doctor, stack, layer, &limits, &mut report),
-        Kind::Thin => thin_pool::judge_volume(&limits, &mut report),
-        Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
-        Kind::Md(level) => md::judge(doctor.root, layer, level, &mut report),
-        Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
-        Kind::Bcache if report.gate == Gate::Passes => {
+        LayerKind::Loop if limits.switched_off() => {}
+        LayerKind::Loop => on_loop(stack, layer, &limits, &mut report),
+        LayerKind::Crypt => crypt::judge(doctor, stack, layer, &mut report),
+        LayerKind::ThinPool => thin_pool::judge_pool(doctor, stack, layer, &limits, &mut report),
+        LayerKind::Thin => thin_pool::judge_volume(&limits, &mut report),
+        LayerKind::Lvm | LayerKind::Mapper(_) => mapper(doctor, layer, &mut report),
+        LayerKind::Md(level) => md::judge(doctor.root, layer, level, &mut report),
+        LayerKind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
+        LayerKind::Bcache if report.gate == Gate::Passes => {
             report.why = "passes discards on to what it caches, and forgets what the cache holds of it".to_owned()
         }
-        Kind::Bcache | Kind::File { .. } => {}
+        LayerKind::Bcache | LayerKind::File { .. } => {}
     }
     if stack.written_as_zeroes().contains(&index) {
         zeroed(&limits, &mut report);
@@ -67,17 +67,17 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.why = "the device is read-only".to_owned();
     report.evidence.add("ro", "1");
     // A partition is read-only if its disk is.
-    let disk = layer.sys.parent().filter(|disk| layer.kind == Kind::Partition && root.read_u64(disk.join("ro")) == Some(1));
+    let disk = layer.sys.parent().filter(|disk| layer.kind == LayerKind::Partition && root.read_u64(disk.join("ro")) == Some(1));
     let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
     let node = quoted(&node_of(name));
     let label = layer.label.as_deref().unwrap_or(&layer.name);
     let remedy = match &layer.kind {
-        Kind::Loop => Remedy::by_hand(format!("unmount {node}"))
+        LayerKind::Loop => Remedy::by_hand(format!("unmount {node}"))
             .then_run(format!("losetup --detach {node}"))
             .then("attach the file again without --read-only"),
-        Kind::Lvm | Kind::Thin => Remedy::run(format!("lvchange --permission rw {}", quoted(&lvm_name(label)))),
-        Kind::Crypt => Remedy::by_hand(format!("close {} and open it without --readonly", quoted(label))),
-        Kind::Md(_) => Remedy::run(format!("mdadm --readwrite {node}")),
+        LayerKind::Lvm | LayerKind::Thin => Remedy::run(format!("lvchange --permission rw {}", quoted(&lvm_name(label)))),
+        LayerKind::Crypt => Remedy::by_hand(format!("close {} and open it without --readonly", quoted(label))),
+        LayerKind::Md(_) => Remedy::run(format!("mdadm --readwrite {node}")),
         _ => Remedy::by_hand(
             "first find out whether the device is read-only on purpose: a write-protect switch, or the host that presents it",
         )
@@ -122,7 +122,7 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
 /// Recreates a device so that it gets its original limits, once it is unused.
 fn from_scratch(layer: &Layer) -> Remedy {
     let disk = match layer.kind {
-        Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
+        LayerKind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
         _ => &layer.sys,
     };
     let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
@@ -138,7 +138,7 @@ fn from_scratch(layer: &Layer) -> Remedy {
             .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))))
             .then_run("echo 1 > /sys/bus/pci/rescan"),
         // Detaching keeps the limit, and --find returns the same number.
-        _ if layer.kind == Kind::Loop => first.then_run(format!("losetup --detach {node}")).then(
+        _ if layer.kind == LayerKind::Loop => first.then_run(format!("losetup --detach {node}")).then(
             "attach the file to a loop device whose number ls /sys/block does not show (losetup /dev/loopN FILE): a number in use \
              before may keep its limit",
         ),
@@ -167,13 +167,15 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
         }
         return;
     }
-    let text = match Home::of(fs_type, std::path::Path::new("")) {
+    let text = match NonBlockStorage::of(fs_type, std::path::Path::new("")) {
         // No drive is involved.
-        Some(Home::Memory) => {
+        Some(NonBlockStorage::Memory) => {
             report.why = "discards punch holes into the file, which frees memory".to_owned();
             return;
         }
-        Some(Home::Machine) => format!("the file is on another machine, and what becomes of its holes shows there: {mount_point}"),
+        Some(NonBlockStorage::Machine) => {
+            format!("the file is on another machine, and what becomes of its holes shows there: {mount_point}")
+        }
         _ => format!(
             "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
             quoted(&mount_point)
@@ -235,7 +237,7 @@ fn aligned_unit(granularity: u64) -> u64 {
 }
 
 fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
-    let on_device = layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, Kind::File { .. }));
+    let on_device = layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, LayerKind::File { .. }));
     match (report.gate, on_device) {
         (Gate::Passes, true) => {
             let text =
@@ -283,7 +285,7 @@ pub const VDO_KEEPS: &str = "vdo.keeps";
 
 /// Describes the fate of discards that a target takes.
 fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
-    let keeps = |target: &&Target| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
+    let keeps = |target: &&MapperTarget| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
     if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
         report.gate = Gate::Blocks;
         report.why = format!("dm-{} takes discards and does not pass them down (no_discard_passdown)", target.kind);
@@ -291,7 +293,7 @@ fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], repor
             "set it up without the feature no_discard_passdown, on a device that takes discards at least as long as one of its blocks",
         );
         report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
-    } else if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
+    } else if kinds.contains(&"vdo") || layer.kind == LayerKind::Mapper("VDO".into()) {
         report.gate = Gate::Blocks;
         report.why = "VDO takes discards back into itself and does not pass them down".to_owned();
         let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back")
@@ -318,10 +320,10 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         passing(doctor, layer, &name, &kinds, report);
         return;
     }
-    let is_lvm = layer.kind == Kind::Lvm;
+    let is_lvm = layer.kind == LayerKind::Lvm;
     let by_uuid = match &layer.kind {
-        Kind::Mapper(tool) if tool == "INTEGRITY" => Some("integrity"),
-        Kind::Mapper(tool) if tool == "VERITY" => Some("verity"),
+        LayerKind::Mapper(tool) if tool == "INTEGRITY" => Some("integrity"),
+        LayerKind::Mapper(tool) if tool == "VERITY" => Some("verity"),
         _ => None,
     };
     let (code, text, remedy) = match kinds.first().copied().or(by_uuid) {
@@ -385,14 +387,14 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
 }
 
 /// True if dm-crypt creates the checksums: the kernel then refuses `allow_discards`.
-fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> bool {
+fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> bool {
     targets.next().map_or_else(|| name.ends_with("_dif"), |target| !target.arguments.contains("internal_hash:"))
 }
 
 /// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in a
 /// reloaded table; integritysetup has no flag for it. Automatic only if the table contains no
 /// key and no recalculation is running.
-fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> Remedy {
+fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> Remedy {
     let from_now_on = "open it with integritysetup open --allow-discards, and its other options as before, from now on";
     let target = targets.next().filter(|_| is_plain(name));
     let again = target.filter(|target| targets.next().is_none() && with_allow_discards(&target.arguments, true).is_some());
@@ -402,7 +404,7 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> R
             let again = format!(
                 "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
             );
-            Remedy::run(again).then(from_now_on).done_by([Action::AllowIntegrity { name: name.to_owned() }])
+            Remedy::run(again).then(from_now_on).done_by([RemedyAction::AllowIntegrity { name: name.to_owned() }])
         }
         None => Remedy::by_hand(format!("close {}, when nothing uses it", quoted(name))).then(from_now_on),
     }
@@ -429,7 +431,7 @@ pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
 }
 
 /// True if a dm-raid target stores parity.
-fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
+fn is_parity<'a>(targets: impl Iterator<Item = &'a MapperTarget>) -> bool {
     let mut levels = targets.filter(|t| t.kind == "raid").filter_map(|t| t.arguments.split_ascii_whitespace().next());
     levels.any(|level| ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity)))
 }
@@ -446,19 +448,20 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             // These layers get no discards.
             continue;
         }
-        if layer.kind == Kind::ThinPool {
+        if layer.kind == LayerKind::ThinPool {
             thin_pool::stale_pool(doctor, stack, i, reports);
             continue;
         }
         let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
-        let keeps_limits = matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt | Kind::Md(_));
+        let keeps_limits =
+            matches!(layer.kind, LayerKind::Lvm | LayerKind::Mapper(_) | LayerKind::Thin | LayerKind::Crypt | LayerKind::Md(_));
         if reports[i].gate != Gate::Blocks || own_reason || !keeps_limits {
             continue;
         }
         let legs: Vec<usize> = stack.legs_of(i).collect();
         let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
         // An array takes discards if any member does.
-        let enough = if matches!(layer.kind, Kind::Md(_)) { 1 } else { legs.len().max(1) };
+        let enough = if matches!(layer.kind, LayerKind::Md(_)) { 1 } else { legs.len().max(1) };
         if of(Gate::Passes).len() >= enough {
             stale(doctor, layer, &mut reports[i]);
         } else if !of(Gate::NotNeeded).is_empty() && !of(Gate::Passes).is_empty() {
@@ -466,7 +469,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let text = format!("takes no discards, because {} takes none", names.join(", "));
             reports[i].why.clone_from(&text);
             let names = names.join(", ");
-            let how = if layer.kind == Kind::Lvm { " (pvmove)" } else { "" };
+            let how = if layer.kind == LayerKind::Lvm { " (pvmove)" } else { "" };
             let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive{how}, and activate the volume again"));
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
@@ -502,24 +505,24 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
     let word = quoted(&name);
     let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped")) && doctor.tables.known();
-    let again = if layer.kind == Kind::Crypt {
+    let again = if layer.kind == LayerKind::Crypt {
         let keep = kept_options(&doctor.tables, &name);
         let options: String = keep.iter().map(|option| format!(" {option}")).collect();
         let can = is_plain(&name) && plain_crypt(&doctor.tables, &name);
         let remedy = Remedy::run(format!("cryptsetup --allow-discards{options} refresh {word}"));
-        remedy.done_by(can.then(|| Action::RefreshCrypt { name: name.clone(), keep }))
+        remedy.done_by(can.then(|| RemedyAction::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
         // With a new table, resume is one step in the kernel: it suspends, swaps and resumes.
         let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
-        remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
-    } else if matches!(layer.kind, Kind::Md(_)) {
+        remedy.done_by(is_plain(&name).then(|| RemedyAction::ReloadTable { name: name.clone() }))
+    } else if matches!(layer.kind, LayerKind::Md(_)) {
         let node = quoted(&layer.node());
         Remedy::by_hand("reboot; or unmount what is on it, and continue here")
             .then_run(format!("mdadm --stop {node}"))
             .then_run("mdadm --assemble --scan")
     } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
         Remedy::run(format!("multipath -r {word}"))
-    } else if let Kind::Mapper(tool) = &layer.kind {
+    } else if let LayerKind::Mapper(tool) = &layer.kind {
         let first = Remedy::by_hand("reboot; or unmount what is on it, and continue here");
         match tool.as_str() {
             "DMRAID" => first.then_run(format!("dmraid -an {word}")).then_run(format!("dmraid -ay {word}")),

@@ -1,7 +1,7 @@
 //! Discard limits that the block layer reports for each queue.
 
 use super::remedy::limit_path;
-use super::{Action, Evidence, Gate, Remedy, provisioning};
+use super::{Evidence, Gate, Remedy, RemedyAction, provisioning};
 use crate::host::block::{Layer, writable_limit};
 use crate::host::root::Root;
 use trimtab_drive::units::Bytes;
@@ -55,7 +55,7 @@ impl Limits {
         let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
         let from = self.max.unwrap_or(0).to_string();
         let step = format!("echo {to} > {}", quoted(&limit_path(layer)));
-        Remedy::run(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
+        Remedy::run(step).done_by([RemedyAction::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
     }
 
     /// The gate by the limits alone.

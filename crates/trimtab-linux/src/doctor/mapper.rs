@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// One target (segment) of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct MapperTarget {
     /// Name of the device.
     pub device: String,
     /// `crypt`, `thin-pool`, `linear` …
@@ -25,7 +25,7 @@ pub struct Target {
     pub arguments: String,
 }
 
-impl Target {
+impl MapperTarget {
     /// True if the arguments contain the word.
     pub fn says(&self, word: &str) -> bool {
         self.arguments.split_ascii_whitespace().any(|w| w == word)
@@ -35,8 +35,8 @@ impl Target {
 /// All tables and states; `None` if they are unreadable.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    table: Option<Vec<Target>>,
-    status: Option<Vec<Target>>,
+    table: Option<Vec<MapperTarget>>,
+    status: Option<Vec<MapperTarget>>,
 }
 
 impl Tables {
@@ -72,12 +72,12 @@ impl Tables {
     }
 
     /// The targets of a device; empty if unknown.
-    pub fn table<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Target> {
+    pub fn table<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a MapperTarget> {
         self.table.iter().flatten().filter(move |t| t.device == device)
     }
 
     /// The states of a device's targets; empty if unknown.
-    pub fn status<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Target> {
+    pub fn status<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a MapperTarget> {
         self.status.iter().flatten().filter(move |t| t.device == device)
     }
 }
@@ -90,14 +90,14 @@ fn dmsetup(what: &str) -> Option<Vec<u8>> {
 
 /// Parses one line per target, such as `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768
 /// 1 allow_discards`.
-pub fn parse(output: &str) -> Vec<Target> {
+pub fn parse(output: &str) -> Vec<MapperTarget> {
     let line = |line: &str| {
         let (device, rest) = line.split_once(": ")?;
         let mut words = rest.splitn(4, ' ');
         let _start: u64 = words.next()?.parse().ok()?;
         let _length: u64 = words.next()?.parse().ok()?;
         let kind = words.next()?.to_owned();
-        Some(Target { device: device.to_owned(), kind, arguments: words.next().unwrap_or_default().to_owned() })
+        Some(MapperTarget { device: device.to_owned(), kind, arguments: words.next().unwrap_or_default().to_owned() })
     };
     output.lines().filter_map(line).collect()
 }

@@ -3,15 +3,15 @@
 
 use super::answer::{Answer, Reason};
 use super::conditions;
-use super::cron::Job;
-use super::filesystem::{self, Online};
+use super::cron::CronJob;
+use super::filesystem::{self, OnlineDiscardMode};
 use super::fstrim;
-use super::keeper::Keeper;
-use super::systemd::{self, Unit, UnitState, Wants};
+use super::keeper::MountManager;
+use super::systemd::{self, Unit, UnitState, WantsDirectories};
 use super::timer::Timer;
-use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
+use super::{DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
-use crate::host::fstab::{self, Entry};
+use crate::host::fstab::{self, FstabEntry};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
@@ -25,26 +25,26 @@ const NO_FITRIM: &str = "fstrim.no-fitrim";
 
 /// The mechanisms configured on this machine.
 #[derive(Clone, Debug)]
-pub struct Configured {
+pub struct TrimMechanisms {
     timer: Timer,
     others: Vec<Timer>,
-    cron: Vec<Job>,
+    cron: Vec<CronJob>,
     own: UnitState,
-    fstab: Vec<Entry>,
+    fstab: Vec<FstabEntry>,
 }
 
-impl Configured {
+impl TrimMechanisms {
     pub fn read(root: &Root) -> Self {
         Self::with(root, systemd::runs(root))
     }
 
     /// Ignores all units if systemd does not run.
     fn with(root: &Root, systemd: bool) -> Self {
-        let wants = Wants::read(root);
+        let wants = WantsDirectories::read(root);
         Self {
             timer: if systemd { Timer::read(root, &wants) } else { Timer::missing() },
             others: if systemd { Timer::others(root, &wants) } else { Vec::new() },
-            cron: Job::all(root),
+            cron: CronJob::all(root),
             own: if systemd { Unit::read(root, &wants, "trimtab.service").state } else { UnitState::Missing },
             fstab: fstab::read(root),
         }
@@ -66,20 +66,20 @@ pub fn swap_devices(root: &Root) -> Vec<PathBuf> {
 
 /// Judges a swap area, which has its own discard option. The kernel does not show the option
 /// in force; fstab shows the one for the next boot.
-pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
+pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &DiscardVerdict) -> (Vec<String>, Vec<Finding>) {
     let nothing = (Vec::new(), Vec::new());
     let Some(top) = stack.top_layers().next() else { return nothing };
     if verdict.kind == VerdictKind::NotNeeded || !doctor.swaps().contains(&top.sys) {
         return nothing;
     }
     let device = top.node();
-    let device_of = |e: &Entry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
-    let listed: Vec<&Entry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
+    let device_of = |e: &FstabEntry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
+    let listed: Vec<&FstabEntry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
     // A single line most likely belongs to the single area, but is never changed on that
     // assumption.
     let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
-    if likely.is_some_and(Entry::swap_discards) {
+    if likely.is_some_and(FstabEntry::swap_discards) {
         let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
         return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
     }
@@ -92,18 +92,18 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
 }
 
 /// Enables discards of a swap area now, and at boot through fstab.
-fn swap_remedy(device: &str, entry: Option<&Entry>) -> Remedy {
+fn swap_remedy(device: &str, entry: Option<&FstabEntry>) -> Remedy {
     let word = quoted(device);
     let remedy =
         Remedy::run(format!("swapoff {word} && swapon --discard {word}")).then(format!("add the option discard to {word} in /etc/fstab"));
-    let mut actions = vec![Action::SwapDiscard { device: PathBuf::from(device) }];
-    actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| Action::SwapFstab { source: e.source.clone() }));
+    let mut actions = vec![RemedyAction::SwapDiscard { device: PathBuf::from(device) }];
+    actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| RemedyAction::SwapFstab { source: e.source.clone() }));
     // Without that line, a later run could not determine that it discards.
     remedy.done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
 /// Lists the mechanisms that trim `mount`, and the problems found in them.
-pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
+pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &DiscardVerdict) -> (Vec<String>, Vec<Finding>) {
     if verdict.kind == VerdictKind::NotNeeded {
         return (Vec::new(), Vec::new());
     }
@@ -112,10 +112,10 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     let mut by = Vec::new();
     let mut findings = Vec::new();
     match online {
-        Online::Off => {}
-        Online::Sync => by.push("online: the discard mount option".to_owned()),
-        Online::Async => by.push("online: btrfs discard=async".to_owned()),
-        Online::Thread => by.push("online: the discard thread of f2fs".to_owned()),
+        OnlineDiscardMode::Off => {}
+        OnlineDiscardMode::Sync => by.push("online: the discard mount option".to_owned()),
+        OnlineDiscardMode::Async => by.push("online: btrfs discard=async".to_owned()),
+        OnlineDiscardMode::Thread => by.push("online: the discard thread of f2fs".to_owned()),
     }
     let others = configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
     let cron = configured.cron.iter().map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
@@ -177,7 +177,7 @@ fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
 }
 
 /// The same for a cron job.
-fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
+fn job_trims(doctor: &Doctor<'_>, job: &CronJob, mount: &Mount) -> Answer {
     with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
@@ -209,7 +209,7 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     }
     let point = quoted(&shown(&mount.mount_point));
     let remedy = match (reason.code, &reason.file) {
-        ("fstrim.not-in-fstab", _) if Keeper::of(doctor.root, mount) == Keeper::Fstab && !is_in_container(doctor.root) => {
+        ("fstrim.not-in-fstab", _) if MountManager::of(doctor.root, mount) == MountManager::Fstab && !is_in_container(doctor.root) => {
             Remedy::by_hand(format!("add {point} to /etc/fstab"))
         }
         (fstrim::OTHER_PATH, Some(file)) => one_path_only(file, &point),
@@ -270,8 +270,8 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     if is_in_container(doctor.root) {
         return on_the_host();
     }
-    let keeper = Keeper::of(doctor.root, mount);
-    if keeper != Keeper::Fstab {
+    let keeper = MountManager::of(doctor.root, mount);
+    if keeper != MountManager::Fstab {
         return Remedy::run(format!("trimtab trim {point}"))
             .then(format!("or let it discard online: {}", keeper.keeping(mount, "discard").line()));
     }
@@ -290,7 +290,7 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
     if mount.is_writable() { mount } else { others().unwrap_or(mount) }
 }
 
-fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
+fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &DiscardVerdict) -> Finding {
     let is_in_container = is_in_container(doctor.root);
     let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
     if !mount.is_writable() {
@@ -303,7 +303,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
         _ if is_in_container => on_the_host(),
-        UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([Action::Timer]),
+        UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([RemedyAction::Timer]),
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),
     };
@@ -311,12 +311,12 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
 }
 
 /// Reports several mechanisms that repeat the same work.
-fn stacked(online: Online, configured: &Configured, by: &[String], findings: &mut Vec<Finding>) {
+fn stacked(online: OnlineDiscardMode, configured: &TrimMechanisms, by: &[String], findings: &mut Vec<Finding>) {
     if by.len() < 2 {
         return;
     }
     let names = by.iter().map(|b| b.split([':', '(']).next().unwrap_or(b).trim()).collect::<Vec<_>>().join(", ");
-    if online == Online::Sync && (configured.timer.state == UnitState::Enabled || configured.own == UnitState::Enabled) {
+    if online == OnlineDiscardMode::Sync && (configured.timer.state == UnitState::Enabled || configured.own == UnitState::Enabled) {
         let text = format!("mechanisms stacked ({names}): fstrim sends again what online discard has sent already");
         let remedy = Remedy::by_hand("choose one: for most drives remove the discard option and keep the batches");
         findings.push(Finding::new("stacked", Severity::Caution, text).remedy(remedy));
@@ -340,8 +340,8 @@ mod tests {
         std::fs::write(units.join("fstrim.timer"), "[Timer]\nOnCalendar=weekly\n").unwrap();
         std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer")).unwrap();
         let root = Root::recorded(tree.path()).unwrap();
-        assert_eq!(Configured::with(&root, true).enabled(), (false, true));
-        let without = Configured::with(&root, false);
+        assert_eq!(TrimMechanisms::with(&root, true).enabled(), (false, true));
+        let without = TrimMechanisms::with(&root, false);
         assert_eq!((without.enabled(), without.timer.state), ((false, false), UnitState::Missing));
     }
 
@@ -359,7 +359,7 @@ mod tests {
         }
         let root = Root::recorded(tree.path()).unwrap();
         let before = WORK.get();
-        assert_eq!(Configured::with(&root, true).others.len(), timers);
+        assert_eq!(TrimMechanisms::with(&root, true).others.len(), timers);
         WORK.get() - before
     }
 

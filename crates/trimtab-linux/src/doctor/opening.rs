@@ -18,7 +18,7 @@ const CRYPTOPTS_TARGET: &str = "cryptroot";
 
 /// The place where the options are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OptionPlace {
     /// A line of a crypttab.
     Line { file: &'static str, options: Vec<String> },
     /// A kernel parameter: its current form, and the form that enables discards.
@@ -28,9 +28,9 @@ pub enum Place {
 /// The settings by which a mapping is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
-    pub place: Place,
+    pub place: OptionPlace,
     /// Its line in crypttab, if any.
-    line: Option<Line>,
+    line: Option<CrypttabLine>,
     /// The options pass discards on.
     pub discards: bool,
     /// The initramfs opens the mapping.
@@ -39,14 +39,14 @@ pub struct Opening {
 
 /// A line of crypttab.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct CrypttabLine {
     key: String,
     options: Vec<String>,
 }
 
 /// Parameters that cryptsetup needs in addition to the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct CryptsetupParameters {
     /// As cryptsetup options.
     pub options: Vec<String>,
     /// Manual step before cryptsetup runs.
@@ -59,7 +59,7 @@ const ELSEWHERE: [(&str, &str); 4] =
 
 /// The program that reads the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
+enum OptionReader {
     /// mkinitcpio's hook `encrypt`.
     Hook,
     /// Debian's initramfs scripts.
@@ -67,7 +67,7 @@ enum Reader {
     Systemd,
 }
 
-impl Reader {
+impl OptionReader {
     /// The options that this reader accepts for passing discards on.
     const fn words(self) -> &'static [&'static str] {
         match self {
@@ -88,35 +88,37 @@ impl Opening {
         let cmdline = root.read("/proc/cmdline").unwrap_or_default();
         let words: Vec<&str> = cmdline.split_ascii_whitespace().map(|word| word.trim_matches('"')).collect();
         let (main, early_main) = (line_in(root, CRYPTTAB, name), line_in(root, CRYPTTAB_INITRAMFS, name));
-        let options = |line: &Option<Line>| line.as_ref().map(|line| line.options.clone());
+        let options = |line: &Option<CrypttabLine>| line.as_ref().map(|line| line.options.clone());
         let (line, early_line) = (options(&main), options(&early_main));
         let said = line.iter().flatten().any(|option| IN_INITRAMFS.contains(&option.as_str()));
         let hook = last(&words, "cryptdevice=").filter(|value| value.split(':').nth(1) == Some(name));
         let luks = Luks::read(&words, name, uuid, &["rd.luks.", "luks."]);
         let early = carries_root || said || early_line.is_some() || hook.is_some() || luks.named_early;
         let reader = match early {
-            true if initramfs::is_debian(root) => Reader::Scripts,
-            true if hook.is_some() && initramfs::hooks(root).is_none_or(|hooks| hooks.contains(&"encrypt".to_owned())) => Reader::Hook,
-            _ => Reader::Systemd,
+            true if initramfs::is_debian(root) => OptionReader::Scripts,
+            true if hook.is_some() && initramfs::hooks(root).is_none_or(|hooks| hooks.contains(&"encrypt".to_owned())) => {
+                OptionReader::Hook
+            }
+            _ => OptionReader::Systemd,
         };
         let (place, discards) = match (reader, hook) {
-            (Reader::Hook, Some(value)) => {
+            (OptionReader::Hook, Some(value)) => {
                 let options = value.splitn(3, ':').nth(2);
                 let mark = if options.is_some_and(|options| !options.is_empty()) { "," } else { ":" };
                 let value = value.trim_end_matches(if options == Some("") { ":" } else { "" });
                 let discards = reader.discards(options.unwrap_or_default().split(','));
-                (Place::parameter(Some(format!("cryptdevice={value}")), format!("cryptdevice={value}{mark}allow-discards")), discards)
+                (OptionPlace::parameter(Some(format!("cryptdevice={value}")), format!("cryptdevice={value}{mark}allow-discards")), discards)
             }
-            (Reader::Scripts, _) => {
+            (OptionReader::Scripts, _) => {
                 let target = |options: &str| options.split(',').find_map(|option| option.strip_prefix("target=").map(str::to_owned));
                 let all: Vec<&str> =
                     words.iter().filter_map(|word| word.strip_prefix("cryptopts=")).filter(|list| !list.is_empty()).collect();
                 match all.iter().find(|options| target(options).as_deref().unwrap_or(CRYPTOPTS_TARGET) == name) {
-                    Some(options) => (Place::parameter_with("cryptopts=", Some(options)), reader.discards(options.split(','))),
-                    None if all.is_empty() => Place::line(CRYPTTAB, line?, reader),
+                    Some(options) => (OptionPlace::parameter_with("cryptopts=", Some(options)), reader.discards(options.split(','))),
+                    None if all.is_empty() => OptionPlace::line(CRYPTTAB, line?, reader),
                     // The parameter replaces the whole crypttab in the initramfs, so this mapping
                     // is opened later.
-                    None => Place::line(CRYPTTAB, line?, Reader::Systemd),
+                    None => OptionPlace::line(CRYPTTAB, line?, OptionReader::Systemd),
                 }
             }
             _ => {
@@ -132,9 +134,9 @@ impl Opening {
     }
 
     /// A detached header and key file, as the mapping's line in crypttab names them.
-    pub fn elsewhere(&self) -> Elsewhere {
-        let Some(line) = &self.line else { return Elsewhere::default() };
-        let mut elsewhere = Elsewhere::default();
+    pub fn elsewhere(&self) -> CryptsetupParameters {
+        let Some(line) = &self.line else { return CryptsetupParameters::default() };
+        let mut elsewhere = CryptsetupParameters::default();
         let value_of = |key: &str| line.options.iter().find_map(|option| option.strip_prefix(key));
         for (key, option) in ELSEWHERE {
             elsewhere
@@ -158,30 +160,32 @@ impl Opening {
     /// The instruction for adding the option.
     pub fn instruction(&self, root: &Root, name: &str) -> String {
         match &self.place {
-            Place::Line { file, options } if options.iter().any(|option| option == "allow-discards") => {
+            OptionPlace::Line { file, options } if options.iter().any(|option| option == "allow-discards") => {
                 format!("add the option discard to {name} in {file}: Debian's initramfs does not know allow-discards")
             }
-            Place::Line { file, .. } => format!("add the option discard to {name} in {file}"),
-            Place::Parameter { now: Some(now), wanted } => format!("write {wanted} in place of {now} on {}", initramfs::command_line(root)),
-            Place::Parameter { now: None, wanted } => format!("add {wanted} to {}", initramfs::command_line(root)),
+            OptionPlace::Line { file, .. } => format!("add the option discard to {name} in {file}"),
+            OptionPlace::Parameter { now: Some(now), wanted } => {
+                format!("write {wanted} in place of {now} on {}", initramfs::command_line(root))
+            }
+            OptionPlace::Parameter { now: None, wanted } => format!("add {wanted} to {}", initramfs::command_line(root)),
         }
     }
 
     /// The file or parameter, for messages.
     pub fn shown(&self) -> String {
         match &self.place {
-            Place::Line { file, .. } => (*file).to_owned(),
-            Place::Parameter { now, wanted } => format!("{} on the kernel command line", now.as_ref().unwrap_or(wanted)),
+            OptionPlace::Line { file, .. } => (*file).to_owned(),
+            OptionPlace::Parameter { now, wanted } => format!("{} on the kernel command line", now.as_ref().unwrap_or(wanted)),
         }
     }
 
     /// True if the option is in the file that `--fix` edits.
     pub fn is_crypttab(&self) -> bool {
-        matches!(self.place, Place::Line { file: CRYPTTAB, .. })
+        matches!(self.place, OptionPlace::Line { file: CRYPTTAB, .. })
     }
 }
 
-impl Place {
+impl OptionPlace {
     const fn parameter(now: Option<String>, wanted: String) -> Self {
         Self::Parameter { now, wanted }
     }
@@ -194,7 +198,7 @@ impl Place {
         }
     }
 
-    fn line(file: &'static str, options: Vec<String>, reader: Reader) -> (Self, bool) {
+    fn line(file: &'static str, options: Vec<String>, reader: OptionReader) -> (Self, bool) {
         let discards = reader.discards(options.iter().map(String::as_str));
         (Self::Line { file, options }, discards)
     }
@@ -242,15 +246,16 @@ impl<'a> Luks<'a> {
     }
 
     /// The place of the options in force, and whether they enable discards.
-    fn place(self, early: bool, file: &'static str, line: Option<Vec<String>>) -> Option<(Place, bool)> {
+    fn place(self, early: bool, file: &'static str, line: Option<Vec<String>>) -> Option<(OptionPlace, bool)> {
         let prefix = if early { "rd.luks." } else { "luks." };
-        let of =
-            |(key, options): (String, &str)| (Place::parameter_with(&key, Some(options)), Reader::Systemd.discards(options.split(',')));
+        let of = |(key, options): (String, &str)| {
+            (OptionPlace::parameter_with(&key, Some(options)), OptionReader::Systemd.discards(options.split(',')))
+        };
         match (self.own, line, self.default) {
             (Some(own), ..) => Some(of(own)),
-            (None, Some(options), _) => Some(Place::line(file, options, Reader::Systemd)),
+            (None, Some(options), _) => Some(OptionPlace::line(file, options, OptionReader::Systemd)),
             (None, None, Some(default)) if self.named => Some(of(default)),
-            _ if self.named => Some((Place::parameter_with(&format!("{prefix}options={}=", self.uuid), None), false)),
+            _ if self.named => Some((OptionPlace::parameter_with(&format!("{prefix}options={}=", self.uuid), None), false)),
             _ => None,
         }
     }
@@ -262,12 +267,12 @@ fn last<'a>(words: &[&'a str], prefix: &str) -> Option<&'a str> {
 }
 
 /// Finds the line `name device key options`; `None` if there is none.
-fn line_in(root: &Root, file: &str, name: &str) -> Option<Line> {
+fn line_in(root: &Root, file: &str, name: &str) -> Option<CrypttabLine> {
     let text = root.read(file)?;
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&name) && fields.len() > 1)?;
     let options = fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect());
-    Some(Line { key: fields.get(2).copied().unwrap_or_default().to_owned(), options })
+    Some(CrypttabLine { key: fields.get(2).copied().unwrap_or_default().to_owned(), options })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Block devices that are neither drives on a known bus nor built from other block devices.
 
 use super::{Finding, Gate, LayerReport, Remedy, Severity};
-use crate::host::block::{Bus, Kind, Layer};
+use crate::host::block::{Bus, Layer, LayerKind};
 
 /// Kinds by the prefix of the kernel name: gate and reason.
 const KINDS: [(&str, Gate, &str); 8] = [
@@ -55,7 +55,7 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     }
     report.why = "its driver takes no discards".to_owned();
     let step = match layer.kind {
-        Kind::Drive(Bus::Nbd) => "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again",
+        LayerKind::Drive(Bus::Nbd) => "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again",
         _ if layer.name.starts_with("drbd") => "run trimtab doctor on the backing devices of all nodes, and mend what it finds there",
         _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
     };

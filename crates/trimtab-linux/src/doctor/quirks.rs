@@ -61,12 +61,12 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match one(&pattern[p.min(pattern.len())..]) {
-            Some(Piece::Star) => {
+            Some(PatternPiece::Star) => {
                 p += 1;
                 retry = Some((p, t));
                 continue;
             }
-            Some(Piece::Bytes(set, length)) if set.is_empty() || set.contains(&text[t]) => {
+            Some(PatternPiece::Bytes(set, length)) if set.is_empty() || set.contains(&text[t]) => {
                 p += length;
                 t += 1;
                 continue;
@@ -82,22 +82,22 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern[p.min(pattern.len())..].iter().all(|&b| b == b'*')
 }
 
-enum Piece<'a> {
+enum PatternPiece<'a> {
     Star,
     /// One byte of the set (an empty set: any byte), and the length of this piece of the pattern.
     Bytes(&'a [u8], usize),
 }
 
-fn one(pattern: &[u8]) -> Option<Piece<'_>> {
+fn one(pattern: &[u8]) -> Option<PatternPiece<'_>> {
     match pattern {
         [] => None,
-        [b'*', ..] => Some(Piece::Star),
-        [b'?', ..] => Some(Piece::Bytes(&[], 1)),
+        [b'*', ..] => Some(PatternPiece::Star),
+        [b'?', ..] => Some(PatternPiece::Bytes(&[], 1)),
         [b'[', rest @ ..] => match rest.iter().position(|&b| b == b']') {
-            Some(end) if end > 0 => Some(Piece::Bytes(&rest[..end], end + 2)),
-            _ => Some(Piece::Bytes(&pattern[..1], 1)),
+            Some(end) if end > 0 => Some(PatternPiece::Bytes(&rest[..end], end + 2)),
+            _ => Some(PatternPiece::Bytes(&pattern[..1], 1)),
         },
-        _ => Some(Piece::Bytes(&pattern[..1], 1)),
+        _ => Some(PatternPiece::Bytes(&pattern[..1], 1)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::layers::VDO_KEEPS;
 use super::{Gate, LayerReport, Severity};
 use crate::host::Place;
-use crate::host::block::Kind;
+use crate::host::block::LayerKind;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ impl VerdictKind {
 
 /// The verdict, with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct DiscardVerdict {
     /// Kind of verdict.
     pub kind: VerdictKind,
     /// The layers that block or are unknown.
@@ -50,7 +50,7 @@ pub struct Verdict {
     pub is_in_vain: bool,
 }
 
-impl Verdict {
+impl DiscardVerdict {
     fn new(kind: VerdictKind, at: Vec<String>, text: String) -> Self {
         Self { kind, at, reaches: Vec::new(), text, is_in_vain: kind == VerdictKind::Blocked }
     }
@@ -59,14 +59,14 @@ impl Verdict {
 /// Fate of discards below some layer, as sets of layer indices. With arrays, the sets may
 /// overlap.
 #[derive(Clone, Debug, Default)]
-struct Reach {
+struct LayerReach {
     reached: Vec<usize>,
     blocked: Vec<usize>,
     unknown: Vec<usize>,
     not_needed: Vec<usize>,
 }
 
-impl Reach {
+impl LayerReach {
     fn absorb(&mut self, other: &Self) {
         for (mine, theirs) in [
             (&mut self.reached, &other.reached),
@@ -86,19 +86,19 @@ impl Reach {
 }
 
 /// The verdict on a filesystem and its layers.
-pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerReport]) -> Verdict {
+pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerReport]) -> DiscardVerdict {
     if let Some(fs) = filesystem {
         let name = format!("{} [{}]", fs.name, fs.kind);
         match fs.gate {
             Gate::Blocks => {
                 let text = format!("TRIM is blocked at {name}: {}", fs.why);
-                return Verdict::new(VerdictKind::Blocked, vec![name], text);
+                return DiscardVerdict::new(VerdictKind::Blocked, vec![name], text);
             }
-            Gate::NotNeeded => return Verdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", fs.why)),
+            Gate::NotNeeded => return DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", fs.why)),
             Gate::Unknown => {
                 let below = of_layers(place, layers);
                 let decides = matches!(below.kind, VerdictKind::Blocked | VerdictKind::NotNeeded);
-                let unknown = || Verdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why));
+                let unknown = || DiscardVerdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why));
                 return if decides { below } else { unknown() };
             }
             Gate::Passes => {}
@@ -108,9 +108,9 @@ pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerR
 }
 
 /// The verdict on the layers alone.
-fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
+fn of_layers(place: &Place, layers: &[LayerReport]) -> DiscardVerdict {
     let mut memo = vec![None; layers.len()];
-    let mut whole = Reach::default();
+    let mut whole = LayerReach::default();
     for &top in &place.stack.tops {
         whole.absorb(&below(place, layers, top, &mut memo));
     }
@@ -121,17 +121,17 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     let verdict = if !whole.blocked.is_empty() {
         let at = names(&whole.blocked);
         let text = format!("TRIM is blocked at {}: {}{elsewhere}", at.join(", "), why(&whole.blocked));
-        Verdict::new(VerdictKind::Blocked, at, text)
+        DiscardVerdict::new(VerdictKind::Blocked, at, text)
     } else if !whole.unknown.is_empty() {
         let at = names(&whole.unknown);
         let text = format!("unknown whether TRIM gets through {}: {}{elsewhere}", at.join(", "), why(&whole.unknown));
-        Verdict::new(VerdictKind::Unknown, at, text)
+        DiscardVerdict::new(VerdictKind::Unknown, at, text)
     } else if !reaches.is_empty() {
-        Verdict::new(VerdictKind::Reaches, Vec::new(), format!("TRIM reaches {}", reaches.join(", ")))
+        DiscardVerdict::new(VerdictKind::Reaches, Vec::new(), format!("TRIM reaches {}", reaches.join(", ")))
     } else if !whole.not_needed.is_empty() {
-        Verdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&whole.not_needed)))
+        DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&whole.not_needed)))
     } else {
-        Verdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
+        DiscardVerdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
     };
     let freed = place.stack.tops.iter().find_map(|&top| frees(place, layers, top, layers.len()));
     let is_in_vain = verdict.is_in_vain && reaches.is_empty() && freed.is_none();
@@ -139,7 +139,7 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
         Some(freed) => format!("{}; a trim gives space back to {freed}", verdict.text),
         None => verdict.text,
     };
-    Verdict { reaches, is_in_vain, text, ..verdict }
+    DiscardVerdict { reaches, is_in_vain, text, ..verdict }
 }
 
 /// The layer that regains space from a trim even if it passes nothing down: the pool of a
@@ -149,7 +149,7 @@ fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> O
     if depth == 0 || report.findings.iter().any(|finding| finding.code == VDO_KEEPS) {
         return (depth > 0).then_some("VDO");
     }
-    let is_thin = place.stack.layers[index].kind == Kind::Thin;
+    let is_thin = place.stack.layers[index].kind == LayerKind::Thin;
     let below = || {
         is_thin.then_some("the thin pool").or_else(|| place.stack.goes_to(index).find_map(|below| frees(place, layers, below, depth - 1)))
     };
@@ -158,20 +158,20 @@ fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> O
 
 /// Fate of discards at layer `index` and below. `memo` caches results. A layer that occurs
 /// below itself (an inconsistent recorded tree) counts as unknown.
-fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Option<Reach>>) -> Reach {
+fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Option<LayerReach>>) -> LayerReach {
     if let Some(known) = &memo[index] {
         return known.clone();
     }
-    memo[index] = Some(Reach::only(|r| &mut r.unknown, index));
+    memo[index] = Some(LayerReach::only(|r| &mut r.unknown, index));
     let layer = &place.stack.layers[index];
-    let mut under = Reach::default();
+    let mut under = LayerReach::default();
     for next in place.stack.goes_to(index) {
         under.absorb(&below(place, layers, next, memo));
     }
-    let is_end = matches!(layer.kind, Kind::Drive(_) | Kind::File { .. }) || layer.below.is_empty();
+    let is_end = matches!(layer.kind, LayerKind::Drive(_) | LayerKind::File { .. }) || layer.below.is_empty();
     let reach = match layers[index].gate {
-        Gate::Passes if is_end => Reach::only(|r| &mut r.reached, index),
-        Gate::NotNeeded => Reach::only(|r| &mut r.not_needed, index),
+        Gate::Passes if is_end => LayerReach::only(|r| &mut r.reached, index),
+        Gate::NotNeeded => LayerReach::only(|r| &mut r.not_needed, index),
         Gate::Passes => under,
         // Limits of 0 propagate upwards: the cause is the lowest layer with them.
         Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.blocked.is_empty() => under,
@@ -179,13 +179,13 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
         // A volume takes none because one of its members takes none: that member needs the fix. The
         // other members get nothing.
         Gate::Blocks if !is_end && !own_reason(&layers[index]) && !under.blocked.is_empty() => {
-            Reach { blocked: under.blocked, ..Reach::default() }
+            LayerReach { blocked: under.blocked, ..LayerReach::default() }
         }
         // Limits of 0 propagate from a drive that may or may not benefit from discards.
         Gate::Blocks if !is_end && !own_reason(&layers[index]) && under.reached.is_empty() && !under.unknown.is_empty() => under,
-        Gate::Blocks => Reach::only(|r| &mut r.blocked, index),
+        Gate::Blocks => LayerReach::only(|r| &mut r.blocked, index),
         Gate::Unknown if !under.blocked.is_empty() => under,
-        Gate::Unknown => Reach::only(|r| &mut r.unknown, index),
+        Gate::Unknown => LayerReach::only(|r| &mut r.unknown, index),
     };
     memo[index] = Some(reach.clone());
     reach

@@ -2,8 +2,8 @@
 //! volume whose UUID does not show it, and the layers that get no discards.
 
 use super::Doctor;
-use super::mapper::Target;
-use crate::host::block::{Kind, Layer, Stack};
+use super::mapper::MapperTarget;
+use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::root::Root;
 
 /// The reason why a part of a device-mapper volume gets no discards.
@@ -16,18 +16,18 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
     let mut refined = stack.clone();
     for (index, layer) in stack.layers.iter().enumerate() {
         let name = layer.label.as_deref().unwrap_or(&layer.name);
-        let targets: Vec<&Target> = doctor.tables.table(name).collect();
+        let targets: Vec<&MapperTarget> = doctor.tables.table(name).collect();
         let kind = match (&layer.kind, kind_of(&targets)) {
-            (Kind::Mapper(_), Some(kind)) => Some(kind),
+            (LayerKind::Mapper(_), Some(kind)) => Some(kind),
             // cryptsetup created it, but another target does the work: hardware encryption
             // (linear), or the checksums below dm-crypt.
-            (Kind::Crypt, None) => targets.first().map(|target| Kind::Mapper(target.kind.to_uppercase())),
+            (LayerKind::Crypt, None) => targets.first().map(|target| LayerKind::Mapper(target.kind.to_uppercase())),
             _ => None,
         };
         refined.layers[index].kind = kind.unwrap_or_else(|| layer.kind.clone());
         for &below in &layer.below {
             let reason = match &layer.kind {
-                Kind::Md(_) => is_unused(doctor.root, layer, &stack.layers[below]).then_some(UNUSED),
+                LayerKind::Md(_) => is_unused(doctor.root, layer, &stack.layers[below]).then_some(UNUSED),
                 _ => targets.iter().any(|target| is_beside(target, &stack.layers[below])).then_some(BESIDE),
             };
             refined.aside.extend(reason.map(|reason| (below, reason)));
@@ -37,20 +37,20 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
 }
 
 /// The kind of a volume whose targets are all of one type.
-fn kind_of(targets: &[&Target]) -> Option<Kind> {
+fn kind_of(targets: &[&MapperTarget]) -> Option<LayerKind> {
     let first = targets.first()?;
     targets.iter().all(|target| target.kind == first.kind).then_some(())?;
     match first.kind.as_str() {
-        "crypt" => Some(Kind::Crypt),
-        "thin-pool" => Some(Kind::ThinPool),
-        "thin" => Some(Kind::Thin),
+        "crypt" => Some(LayerKind::Crypt),
+        "thin-pool" => Some(LayerKind::ThinPool),
+        "thin" => Some(LayerKind::Thin),
         _ => None,
     }
 }
 
 /// True if a target uses a layer for metadata or as a cache, by the device's position among
 /// its arguments.
-fn is_beside(target: &Target, layer: &Layer) -> bool {
+fn is_beside(target: &MapperTarget, layer: &Layer) -> bool {
     let words: Vec<&str> = target.arguments.split_ascii_whitespace().collect();
     let is_layer = |word: &str| {
         let label = word.strip_prefix("/dev/mapper/").is_some_and(|name| layer.label.as_deref() == Some(name));
@@ -92,7 +92,7 @@ mod tests {
         let layer = Layer {
             name: "sdb".to_owned(),
             label: Some("fast".to_owned()),
-            kind: Kind::Lvm,
+            kind: LayerKind::Lvm,
             sys: std::path::PathBuf::new(),
             dev: DevNumber { major: 8, minor: 16 },
             size: Bytes::ZERO,
@@ -114,7 +114,7 @@ mod tests {
             ("raid", "raid1 9", false),
             ("linear", "8:16 0", false),
         ] {
-            let target = Target { device: "x".to_owned(), kind: kind.to_owned(), arguments: arguments.to_owned() };
+            let target = MapperTarget { device: "x".to_owned(), kind: kind.to_owned(), arguments: arguments.to_owned() };
             assert_eq!(is_beside(&target, &layer), expected, "{kind} {arguments}");
         }
     }

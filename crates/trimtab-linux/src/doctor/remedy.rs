@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 /// One step of a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RemedyStep {
     /// A complete shell command line.
     Run(String),
     /// An instruction in prose.
     ByHand(String),
 }
 
-impl Step {
+impl RemedyStep {
     /// The command or the instruction.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-impl Serialize for Step {
+impl Serialize for RemedyStep {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text())
     }
@@ -44,9 +44,9 @@ impl Serialize for Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedy {
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RemedyStep>,
     /// Actions of `--fix`, in order; empty if only a person can apply the remedy.
-    pub actions: Vec<Action>,
+    pub actions: Vec<RemedyAction>,
 }
 
 impl Remedy {
@@ -63,14 +63,14 @@ impl Remedy {
     /// Appends a command.
     #[must_use]
     pub fn then_run(mut self, command: impl Into<String>) -> Self {
-        self.steps.push(Step::Run(command.into()));
+        self.steps.push(RemedyStep::Run(command.into()));
         self
     }
 
     /// Appends an instruction.
     #[must_use]
     pub fn then(mut self, text: impl Into<String>) -> Self {
-        self.steps.push(Step::ByHand(text.into()));
+        self.steps.push(RemedyStep::ByHand(text.into()));
         self
     }
 
@@ -82,19 +82,19 @@ impl Remedy {
 
     /// Sets the actions that perform the remedy.
     #[must_use]
-    pub fn done_by(self, actions: impl IntoIterator<Item = Action>) -> Self {
+    pub fn done_by(self, actions: impl IntoIterator<Item = RemedyAction>) -> Self {
         Self { actions: actions.into_iter().collect(), ..self }
     }
 
     /// All steps on one line.
     #[must_use]
     pub fn line(&self) -> String {
-        self.steps.iter().map(Step::text).collect::<Vec<_>>().join("; ")
+        self.steps.iter().map(RemedyStep::text).collect::<Vec<_>>().join("; ")
     }
 
     /// The steps that are commands.
-    fn commands(&self) -> Vec<&Step> {
-        self.steps.iter().filter(|step| matches!(step, Step::Run(_))).collect()
+    fn commands(&self) -> Vec<&RemedyStep> {
+        self.steps.iter().filter(|step| matches!(step, RemedyStep::Run(_))).collect()
     }
 }
 
@@ -123,7 +123,7 @@ pub fn limit_path(layer: &Layer) -> String {
 /// One change to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Action {
+pub enum RemedyAction {
     /// Sets a kernel attribute.
     Attribute {
         /// Path below `/sys`, without links.
@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_remedy_is_a_line_and_its_steps() {
-        let finding = Finding::new("x", Severity::Caution, "text").remedy(Remedy::by_hand("one").then_run("two").done_by([Action::Timer]));
+        let finding =
+            Finding::new("x", Severity::Caution, "text").remedy(Remedy::by_hand("one").then_run("two").done_by([RemedyAction::Timer]));
         let shown = serde_json::to_value(&finding).unwrap();
         assert_eq!(
             shown,

@@ -6,7 +6,7 @@ use super::provider::Provider;
 use super::provisioning::{Mode, block_bytes};
 use super::remedy::limit_path;
 use super::scsi_pages::{Method, Offer, ScsiPages};
-use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, disk};
+use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, disk};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive;
 use crate::host::root::Root;
@@ -112,7 +112,7 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
     };
     let remedy = Remedy::run(format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer))));
     let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, method, Some(limit)));
-    let action = Action::Provisioning {
+    let action = RemedyAction::Provisioning {
         file: mode.file.clone(),
         from: mode.word.clone(),
         to: method.mode().to_owned(),
@@ -221,7 +221,7 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     );
     // For an ATA drive, libata accepts only WRITE SAME with the UNMAP bit.
     let again = Method::WriteSame16.mode();
-    let action = Action::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
+    let action = RemedyAction::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
     let remedy = Remedy::run(mode.command(again))
         .then("if the drive refuses discards again, the kernel's log says why:")
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME'")

@@ -2,7 +2,7 @@
 //! shell.
 
 use super::answer::Answer;
-use super::fstrim::{self, Call, Machine, Parsed, Release};
+use super::fstrim::{self, Call, FstrimParseResult, Machine, Release};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::io::Read as _;
@@ -141,9 +141,9 @@ fn one(words: &[&str]) -> Option<Vec<Call>> {
         return of_trimtab(&arguments);
     }
     Some(match fstrim::parse(&arguments, Release::V2_39) {
-        Parsed::Call(call) => vec![call],
+        FstrimParseResult::Call(call) => vec![call],
         // `--dry-run`, or rejected arguments.
-        Parsed::Idle(_) | Parsed::Fails(_) => Vec::new(),
+        FstrimParseResult::Idle(_) | FstrimParseResult::Fails(_) => Vec::new(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The subjects of `trimtab doctor --all`, and the storage that it omits.
 
-use super::filesystem::Home;
+use super::filesystem::NonBlockStorage;
 use super::{Diagnosis, Doctor, mechanisms, shown};
 use crate::host::Place;
 use crate::host::block::{Layer, Stack, shown_name};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Storage without a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotJudged {
+pub struct UndiagnosedStorage {
     /// Device or mount point.
     pub name: String,
     /// The reason.
@@ -24,7 +24,7 @@ pub struct Survey {
     /// One per filesystem on block devices, swap area, volume and drive.
     pub diagnoses: Vec<Diagnosis>,
     /// Storage that no diagnosis covers.
-    pub not_judged: Vec<NotJudged>,
+    pub not_judged: Vec<UndiagnosedStorage>,
 }
 
 /// Role of a block device in a survey.
@@ -63,11 +63,11 @@ fn has_hidden_drives(mount: &Mount) -> bool {
 
 /// The reason for omitting a mount without block devices, if it deserves a line.
 fn elsewhere(mount: &Mount) -> Option<&'static str> {
-    match Home::of(&mount.fs_type, &mount.source)? {
-        Home::Machine => Some("on another machine"),
-        Home::Overlay => Some("an overlay: its upper directory is on another filesystem"),
-        Home::Filesystems => Some("its files are those of other filesystems"),
-        Home::Memory | Home::Image => None,
+    match NonBlockStorage::of(&mount.fs_type, &mount.source)? {
+        NonBlockStorage::Machine => Some("on another machine"),
+        NonBlockStorage::Overlay => Some("an overlay: its upper directory is on another filesystem"),
+        NonBlockStorage::Filesystems => Some("its files are those of other filesystems"),
+        NonBlockStorage::Memory | NonBlockStorage::Image => None,
     }
 }
 
@@ -97,7 +97,7 @@ impl Doctor<'_> {
                 continue;
             }
             match class(&name) {
-                Class::LeftOut(why) => survey.not_judged.push(NotJudged { name: shown_name(&name), why }),
+                Class::LeftOut(why) => survey.not_judged.push(UndiagnosedStorage { name: shown_name(&name), why }),
                 Class::Volume | Class::Drive => used.extend(self.device(&sys, &mut survey.diagnoses)),
             }
         }
@@ -134,7 +134,7 @@ impl Doctor<'_> {
                 if has_hidden_drives(mount) && sources.insert(source) {
                     survey.diagnoses.push(self.examine(shown(&mount.mount_point), &place()));
                 } else if let Some(why) = elsewhere(mount) {
-                    survey.not_judged.push(NotJudged { name: shown(&mount.mount_point), why });
+                    survey.not_judged.push(UndiagnosedStorage { name: shown(&mount.mount_point), why });
                 }
             } else if seen.insert(tops) {
                 used.extend(stack.layers.iter().map(|l| l.sys.clone()));

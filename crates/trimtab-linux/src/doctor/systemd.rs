@@ -35,7 +35,7 @@ pub enum UnitState {
 
 /// One assignment in a unit file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Setting {
+struct UnitSetting {
     section: String,
     key: String,
     value: String,
@@ -48,7 +48,7 @@ pub struct Unit {
     pub state: UnitState,
     /// The reason why an enabled unit may not start.
     pub doubt: Option<String>,
-    settings: Vec<Setting>,
+    settings: Vec<UnitSetting>,
 }
 
 /// Returns whether systemd manages the machine; assumed for a recorded tree without `/run`.
@@ -78,7 +78,7 @@ impl Unit {
         Self { state: UnitState::Missing, doubt: None, settings: Vec::new() }
     }
 
-    pub fn read(root: &Root, wants: &Wants, name: &str) -> Self {
+    pub fn read(root: &Root, wants: &WantsDirectories, name: &str) -> Self {
         let exists = |file: &PathBuf| root.link(file).is_some() || root.exists(file);
         let find = |name: &str| DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists);
         let Some(file) = find(name).or_else(|| find(&template(name)?)) else { return Self::missing() };
@@ -120,7 +120,7 @@ impl Unit {
 
     /// The first value in the unit file that the package installed.
     pub fn vendor(&self, section: &str, key: &str) -> Option<&str> {
-        let own = |s: &&Setting| is_vendor(&s.file) && !is_drop_in(&s.file) && s.section == section && s.key == key;
+        let own = |s: &&UnitSetting| is_vendor(&s.file) && !is_drop_in(&s.file) && s.section == section && s.key == key;
         self.settings.iter().find(own).map(|s| s.value.as_str())
     }
 
@@ -169,9 +169,9 @@ fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
 /// The directories of links with which targets pull in units, highest precedence first. Read
 /// once for all units.
 #[derive(Debug)]
-pub struct Wants(Vec<(PathBuf, String)>);
+pub struct WantsDirectories(Vec<(PathBuf, String)>);
 
-impl Wants {
+impl WantsDirectories {
     pub fn read(root: &Root) -> Self {
         let of = |directory: &&'static str| {
             let names = root.list(directory).into_iter().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
@@ -210,7 +210,7 @@ fn text_of(root: &Root, file: &Path) -> String {
 
 /// Parses assignments with their section. A backslash continues a line; text outside a
 /// section is ignored.
-fn parse(text: &str, file: &Path) -> Vec<Setting> {
+fn parse(text: &str, file: &Path) -> Vec<UnitSetting> {
     let mut settings = Vec::new();
     let (mut section, mut pending) = (None, String::new());
     for line in text.lines() {
@@ -229,7 +229,7 @@ fn parse(text: &str, file: &Path) -> Vec<Setting> {
             section = Some(name.to_owned());
         } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
             let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-            settings.push(Setting { section: section.clone(), key, value, file: file.to_owned() });
+            settings.push(UnitSetting { section: section.clone(), key, value, file: file.to_owned() });
         }
     }
     settings
@@ -264,7 +264,7 @@ mod tests {
             ("/etc/systemd/system/a.service.d/30.conf", "ExecStart=/bin/outside\n[Unit]\nExecStart=/bin/elsewhere\n"),
             ("/etc/systemd/system/service.d/05.conf", "[Service]\nNice=5\n"),
         ]);
-        let unit = Unit::read(&root, &Wants::read(&root), "a.service");
+        let unit = Unit::read(&root, &WantsDirectories::read(&root), "a.service");
         assert_eq!(unit.list("Service", "ExecStart"), ["/bin/one  --two", "/bin/three"]);
         assert_eq!((unit.last("Service", "Nice"), unit.state), (Some("5"), UnitState::Disabled));
         assert_eq!(unit.vendor("Service", "ExecStart"), Some("/bin/one  --two"));
@@ -276,7 +276,7 @@ mod tests {
             ("/usr/lib/systemd/system/a.service", "\u{feff}[Service]\r\nExecStart=/bin/one \\\r\n  --two\r\n"),
             ("/etc/systemd/system/a.service.d/10.conf", "[Service]\r\nNice=5\r\n"),
         ]);
-        let unit = Unit::read(&root, &Wants::read(&root), "a.service");
+        let unit = Unit::read(&root, &WantsDirectories::read(&root), "a.service");
         assert_eq!((unit.list("Service", "ExecStart"), unit.last("Service", "Nice")), (vec!["/bin/one  --two"], Some("5")));
     }
 
@@ -295,9 +295,9 @@ mod tests {
             ("/etc/systemd/system/rescue.target.wants/d.timer", "-> /usr/lib/systemd/system/d.timer"),
             ("/etc/systemd/system/e.timer", ""),
         ]);
-        let state = |name: &str| Unit::read(&root, &Wants::read(&root), name).state;
+        let state = |name: &str| Unit::read(&root, &WantsDirectories::read(&root), name).state;
         assert_eq!((state("a.timer"), state("b.timer"), state("c.timer")), (UnitState::Masked, UnitState::Disabled, UnitState::Enabled));
         assert_eq!((state("e.timer"), state("f.timer")), (UnitState::Masked, UnitState::Missing));
-        assert!(Unit::read(&root, &Wants::read(&root), "d.timer").doubt.is_some(), "no boot reaches rescue.target");
+        assert!(Unit::read(&root, &WantsDirectories::read(&root), "d.timer").doubt.is_some(), "no boot reaches rescue.target");
     }
 }

@@ -4,8 +4,8 @@ use super::crypt::carries_root;
 use super::limits::Limits;
 use super::lvm::lvm_name;
 use super::remedy::is_plain;
-use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
-use crate::host::block::{Kind, Layer, Stack};
+use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity};
+use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_drive::units::Bytes;
@@ -49,7 +49,7 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
             true => Remedy::by_hand(
                 "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)",
             ),
-            false => Remedy::run(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
+            false => Remedy::run(down).done_by(can.then(|| RemedyAction::Passdown { name: name.clone(), pool })),
         };
         report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("discard_passdown") {
@@ -64,7 +64,7 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
 /// The remedy for a pool that ignores discards: the setting can change only while the pool is
 /// unused.
 fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
-    let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == Kind::Thin).collect();
+    let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == LayerKind::Thin).collect();
     let names = volumes.iter().filter_map(|l| l.label.as_deref()).map(|label| quoted(&lvm_name(label)));
     let names = names.collect::<Vec<_>>().join(" ");
     let on = |mount: &&Mount| volumes.iter().any(|volume| volume.dev == mount.dev);
@@ -116,7 +116,7 @@ pub fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mu
     let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
     let word = quoted(&name);
     let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
-    let remedy = remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }));
+    let remedy = remedy.done_by(is_plain(&name).then(|| RemedyAction::ReloadTable { name: name.clone() }));
     let report = &mut reports[index];
     report.why = text.to_owned();
     report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");

@@ -2,12 +2,12 @@
 //! filesystems that the service's commands trim.
 
 use super::answer::{Answer, Reason};
-use super::command::{self, Command};
+use super::command::{self, ServiceCommand};
 use super::conditions::{self, DOES_NOT_RUN};
 use super::dates;
-use super::fstrim::{self, Machine, Parsed, Release};
+use super::fstrim::{self, FstrimParseResult, Machine, Release};
 use super::shell::{self, Lines};
-use super::systemd::{self, Unit, UnitState, Wants, is_true};
+use super::systemd::{self, Unit, UnitState, WantsDirectories, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Timer {
     pub calendar: Option<String>,
     /// Answers whether the timer runs the service.
     runs: Answer,
-    commands: Vec<Step>,
+    commands: Vec<CommandEffect>,
     sandbox: Sandbox,
     release: Release,
     /// Filesystems that cannot be trimmed are not reported.
@@ -44,7 +44,7 @@ pub struct Timer {
 
 /// Effect of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum CommandEffect {
     Call {
         call: fstrim::Call,
         may_fail: bool,
@@ -80,12 +80,12 @@ impl Timer {
     }
 
     /// Reads `fstrim.timer`.
-    pub fn read(root: &Root, wants: &Wants) -> Self {
+    pub fn read(root: &Root, wants: &WantsDirectories) -> Self {
         Self::named(root, wants, OF_UTIL_LINUX)
     }
 
     /// Other enabled timers whose services name a trim. Only these are copied to a recorded tree.
-    pub fn others(root: &Root, wants: &Wants) -> Vec<Self> {
+    pub fn others(root: &Root, wants: &WantsDirectories) -> Vec<Self> {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
         let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
         let mut names = systemd::timers(root).into_iter().filter(is_other);
@@ -97,7 +97,7 @@ impl Timer {
         found
     }
 
-    fn named(root: &Root, wants: &Wants, timer_name: &str) -> Self {
+    fn named(root: &Root, wants: &WantsDirectories, timer_name: &str) -> Self {
         let timer = Unit::read(root, wants, timer_name);
         if matches!(timer.state, UnitState::Missing | UnitState::Masked) {
             return Self::absent(timer_name, timer.state);
@@ -107,10 +107,10 @@ impl Timer {
         let service = Unit::read(root, wants, name);
         let release = Release::read(root, service.vendor("Service", "ExecStart"));
         let values = service.list("Service", "ExecStart");
-        let by = |value: &str| Step::reader(root, name, release, service.file_of("Service", "ExecStart", value));
+        let by = |value: &str| CommandEffect::reader(root, name, release, service.file_of("Service", "ExecStart", value));
         let of_value = |value: &&str| command::parse(value).into_iter().flat_map(by(value)).collect::<Vec<_>>();
-        let commands: Vec<Step> = values.iter().flat_map(of_value).collect();
-        let is_quiet = commands.iter().any(|step| matches!(step, Step::Call { call, .. } if call.is_quiet));
+        let commands: Vec<CommandEffect> = values.iter().flat_map(of_value).collect();
+        let is_quiet = commands.iter().any(|step| matches!(step, CommandEffect::Call { call, .. } if call.is_quiet));
         let runs = starts(root, timer_name, &timer)
             .and(|| serves(root, name, &service, values.iter().map(|value| command::parse(value).len()).sum()));
         let calendar = timer.lists("Timer", |key| TRIGGERS.contains(&key)).into_iter().find(|(key, _)| *key == "OnCalendar");
@@ -121,10 +121,10 @@ impl Timer {
 
     /// True if the timer is enabled and a command of its service trims or may trim.
     fn names_trim(&self) -> bool {
-        let names = |step: &Step| match step {
-            Step::Call { .. } => true,
-            Step::Open { text, .. } => shell::names_trim(text),
-            Step::Idle(_) | Step::Fails(_) => false,
+        let names = |step: &CommandEffect| match step {
+            CommandEffect::Call { .. } => true,
+            CommandEffect::Open { text, .. } => shell::names_trim(text),
+            CommandEffect::Idle(_) | CommandEffect::Fails(_) => false,
         };
         self.state == UnitState::Enabled && self.commands.iter().any(names)
     }
@@ -149,19 +149,19 @@ impl Timer {
         let mut doubt: Option<String> = None;
         for step in &self.commands {
             let (this, fails) = match step {
-                Step::Call { call, may_fail, file } => {
+                CommandEffect::Call { call, may_fail, file } => {
                     (machine.trims(call, &is_open).said_in(file.clone()), !may_fail && machine.fails(call))
                 }
-                Step::Idle(text) => (Answer::no(DOES_NOT_RUN, text.clone()), false),
-                Step::Fails(text) => (Answer::no(DOES_NOT_RUN, text.clone()), true),
-                Step::Open { text, .. } => (Answer::maybe(text.clone()), false),
+                CommandEffect::Idle(text) => (Answer::no(DOES_NOT_RUN, text.clone()), false),
+                CommandEffect::Fails(text) => (Answer::no(DOES_NOT_RUN, text.clone()), true),
+                CommandEffect::Open { text, .. } => (Answer::maybe(text.clone()), false),
             };
             let this = match (&doubt, this) {
                 (Some(doubt), Answer::Yes) => Answer::maybe(doubt.clone()),
                 (_, this) => this,
             };
             best = Some(best.map_or(this.clone(), |known| known.or(|| this)));
-            if let Step::Open { text, may_fail: false } = step {
+            if let CommandEffect::Open { text, may_fail: false } = step {
                 // If it fails, the following commands do not run.
                 doubt.get_or_insert_with(|| text.clone());
             }
@@ -263,11 +263,11 @@ fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-impl Step {
+impl CommandEffect {
     /// Returns a function that converts the commands in one value of a service to steps.
-    fn reader(root: &Root, service: &str, release: Release, file: Option<PathBuf>) -> impl Fn(Command) -> Vec<Self> {
+    fn reader(root: &Root, service: &str, release: Release, file: Option<PathBuf>) -> impl Fn(ServiceCommand) -> Vec<Self> {
         move |command| {
-            let Command { program, arguments, may_fail, open } = command;
+            let ServiceCommand { program, arguments, may_fail, open } = command;
             let (directory, name) = program.rsplit_once('/').unwrap_or(("", &program));
             if let Some(word) = open {
                 return vec![Self::Open { text: format!("{service} runs {program} with {word}, which only systemd can expand"), may_fail }];
@@ -277,10 +277,10 @@ impl Step {
             let calls = |calls: Vec<fstrim::Call>| calls.into_iter().map(|call| Self::Call { call, may_fail, file: file.clone() });
             match (name, arguments.as_slice()) {
                 ("fstrim", _) if packaged => match fstrim::parse(&arguments, release) {
-                    Parsed::Call(call) => calls(vec![call]).collect(),
-                    Parsed::Idle(text) => vec![Self::Idle(text)],
-                    Parsed::Fails(text) if may_fail => vec![Self::Idle(text)],
-                    Parsed::Fails(text) => vec![Self::Fails(text)],
+                    FstrimParseResult::Call(call) => calls(vec![call]).collect(),
+                    FstrimParseResult::Idle(text) => vec![Self::Idle(text)],
+                    FstrimParseResult::Fails(text) if may_fail => vec![Self::Idle(text)],
+                    FstrimParseResult::Fails(text) => vec![Self::Fails(text)],
                 },
                 ("trimtab", _) => shell::of_trimtab(&arguments).map_or_else(unknown, |found| calls(found).collect()),
                 ("true" | "sleep" | "echo", _) if packaged => vec![Self::Idle(format!("{service} runs {program} in place of fstrim"))],

@@ -2,7 +2,7 @@
 //! virtual disk. Shown with figures taken there.
 
 use super::Place;
-use super::block::{Bus, Kind};
+use super::block::{Bus, LayerKind};
 use super::cached;
 use super::root::Root;
 
@@ -23,7 +23,7 @@ pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     if let Some(memory) = cached::in_memory(place) {
         return absent(memory);
     }
-    if stack.layers.iter().any(|layer| layer.kind == Kind::Drive(Bus::Zram)) {
+    if stack.layers.iter().any(|layer| layer.kind == LayerKind::Drive(Bus::Zram)) {
         return absent("zram is compressed memory".to_owned());
     }
     let other = |text: String| Some(Notice { absent: false, text });
@@ -31,10 +31,10 @@ pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
         let mount = place.mount.as_ref()?;
         return other(format!("unknown: the kernel shows no block device below {}", mount.fs_type));
     }
-    let looped = stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
+    let looped = stack.layers.iter().find(|layer| layer.kind == LayerKind::Loop);
     let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
     let is_virtual = |bus: &Bus| matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd);
-    let hidden = stack.drives().find(|layer| matches!(&layer.kind, Kind::Drive(bus) if is_virtual(bus)));
+    let hidden = stack.drives().find(|layer| matches!(&layer.kind, LayerKind::Drive(bus) if is_virtual(bus)));
     let hidden = hidden.map(|layer| format!("{} is a virtual disk, its drive not visible here", layer.name));
     let both: Vec<String> = looped.into_iter().chain(hidden).collect();
     other(both.join("; ")).filter(|notice| !notice.text.is_empty())
@@ -48,9 +48,9 @@ mod tests {
     use std::path::PathBuf;
     use trimtab_drive::units::Bytes;
 
-    fn place(kinds: &[(&str, Kind)]) -> Place {
+    fn place(kinds: &[(&str, LayerKind)]) -> Place {
         let last = kinds.len();
-        let layer = |(nth, (name, kind)): (usize, &(&str, Kind))| Layer {
+        let layer = |(nth, (name, kind)): (usize, &(&str, LayerKind))| Layer {
             name: (*name).to_owned(),
             label: None,
             kind: kind.clone(),
@@ -65,16 +65,16 @@ mod tests {
     #[test]
     fn notice_names_memory_loop_and_virtual_disks() {
         let root = Root::live().unwrap();
-        let of = |kinds: &[(&str, Kind)]| notice(&root, &place(kinds)).map(|notice| (notice.absent, notice.text));
-        let starts = |kinds: &[(&str, Kind)], absent: bool, text: &str| {
+        let of = |kinds: &[(&str, LayerKind)]| notice(&root, &place(kinds)).map(|notice| (notice.absent, notice.text));
+        let starts = |kinds: &[(&str, LayerKind)], absent: bool, text: &str| {
             of(kinds).is_some_and(|(gone, said)| gone == absent && said.starts_with(text))
         };
-        let file = |fs_type: &str| ("/x", Kind::File { fs_type: fs_type.to_owned(), mount_point: PathBuf::from("/") });
-        assert_eq!(of(&[("nvme0n1", Kind::Drive(Bus::Nvme))]), None);
-        assert!(starts(&[("vda1", Kind::Partition), ("vda", Kind::Drive(Bus::Virtio))], false, "vda is a virtual disk"));
-        assert!(starts(&[("loop9", Kind::Loop), file("tmpfs")], true, "the file below, /x, is in memory"));
-        assert!(starts(&[("zram0", Kind::Drive(Bus::Zram))], true, "zram"));
-        let both = [("loop9", Kind::Loop), file("ext4"), ("vda", Kind::Drive(Bus::Virtio))];
+        let file = |fs_type: &str| ("/x", LayerKind::File { fs_type: fs_type.to_owned(), mount_point: PathBuf::from("/") });
+        assert_eq!(of(&[("nvme0n1", LayerKind::Drive(Bus::Nvme))]), None);
+        assert!(starts(&[("vda1", LayerKind::Partition), ("vda", LayerKind::Drive(Bus::Virtio))], false, "vda is a virtual disk"));
+        assert!(starts(&[("loop9", LayerKind::Loop), file("tmpfs")], true, "the file below, /x, is in memory"));
+        assert!(starts(&[("zram0", LayerKind::Drive(Bus::Zram))], true, "zram"));
+        let both = [("loop9", LayerKind::Loop), file("ext4"), ("vda", LayerKind::Drive(Bus::Virtio))];
         assert!(starts(&both, false, "seen through a loop device, loop9; vda is a virtual"), "{:?}", of(&both));
     }
 }

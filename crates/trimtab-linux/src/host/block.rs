@@ -65,7 +65,7 @@ pub const VIRTUAL_SSD: &str = "fuse.trimtab";
 
 /// The type of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LayerKind {
     /// A partition; its disk is below it.
     Partition,
     /// A loop device; its backing file or device is below it.
@@ -104,7 +104,7 @@ pub struct Layer {
     /// The device-mapper or LVM name (`home`, `vg-root`), if it has one.
     pub label: Option<String>,
     /// Type of the layer.
-    pub kind: Kind,
+    pub kind: LayerKind,
     /// Its directory below `/sys/devices`; empty for a file.
     pub sys: PathBuf,
     /// Device number; 0:0 for a file.
@@ -119,7 +119,7 @@ impl Layer {
     /// Sysfs directory of the device whose queue attributes apply: for a partition, its disk.
     #[must_use]
     pub fn queue(&self) -> PathBuf {
-        if self.kind == Kind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
+        if self.kind == LayerKind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
     }
 
     /// Layers that never receive discards from above: metadata of an LVM pool or RAID, and LVM
@@ -150,7 +150,7 @@ impl Layer {
     /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
     #[must_use]
     pub fn shown_name(&self) -> String {
-        if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
+        if matches!(self.kind, LayerKind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
     }
 
     /// The kernel refuses writes to the device, and therefore every discard.
@@ -206,7 +206,7 @@ impl Stack {
     /// The stack of a device, the device itself first. Empty if the kernel has no such device.
     #[must_use]
     pub fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
-        let mut walk = Walk { root, mounts, stack: Self::default() };
+        let mut walk = StackWalk { root, mounts, stack: Self::default() };
         if let Some(top) = device_directory(root, dev).and_then(|sys| walk.add(&sys)) {
             walk.stack.tops.push(top);
         }
@@ -216,7 +216,7 @@ impl Stack {
     /// The stack of a mounted filesystem. Empty without a block device (tmpfs, network).
     #[must_use]
     pub fn of_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Self {
-        let mut walk = Walk { root, mounts, stack: Self::default() };
+        let mut walk = StackWalk { root, mounts, stack: Self::default() };
         for sys in mount_devices(root, mount) {
             if let Some(top) = walk.add(&sys)
                 && !walk.stack.tops.contains(&top)
@@ -229,7 +229,7 @@ impl Stack {
 
     /// The drives at the bottom of the stack.
     pub fn drives(&self) -> impl Iterator<Item = &Layer> {
-        self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
+        self.layers.iter().filter(|l| matches!(l.kind, LayerKind::Drive(_)))
     }
 
     /// A layer that serves part of its reads from a cache (dm-cache, dm-writecache).
@@ -247,14 +247,14 @@ impl Stack {
 
     /// The layers below `index` that receive its discards: no metadata layers, no foreign files.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
-        self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, Kind::File { .. })))
+        self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, LayerKind::File { .. })))
     }
 
     /// As [`Self::legs_of`], with files and without caches: bcache caches only invalidate.
     pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
-        let most = if layer.is_some_and(|l| l.kind == Kind::Bcache) { 1 } else { below.len() };
+        let most = if layer.is_some_and(|l| l.kind == LayerKind::Bcache) { 1 } else { below.len() };
         below.iter().take(most).copied().filter(|&i| !self.is_aside(i))
     }
 
@@ -267,7 +267,7 @@ impl Stack {
     /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
     #[must_use]
     pub fn written_as_zeroes(&self) -> Vec<usize> {
-        let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Loop);
+        let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Loop);
         let mut todo: Vec<usize> = loops.flat_map(|(index, _)| self.legs_of(index)).collect();
         let mut below = Vec::new();
         while let Some(index) = todo.pop() {
@@ -303,7 +303,7 @@ impl Stack {
                 continue;
             }
             let mut below = self.legs_of(index).peekable();
-            if below.peek().is_none() || layer.kind == Kind::Partition {
+            if below.peek().is_none() || layer.kind == LayerKind::Partition {
                 ends.push(index);
             } else {
                 todo.extend(below);
@@ -455,13 +455,13 @@ fn btrfs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
 }
 
 /// Walks down the stack; each device becomes one layer.
-struct Walk<'a> {
+struct StackWalk<'a> {
     root: &'a Root,
     mounts: &'a [Mount],
     stack: Stack,
 }
 
-impl Walk<'_> {
+impl StackWalk<'_> {
     /// Adds the device at `sys` and all layers below it. Returns the (possibly old) index.
     fn add(&mut self, sys: &Path) -> Option<usize> {
         if let Some(known) = self.stack.layers.iter().position(|l| l.sys == sys) {
@@ -475,7 +475,7 @@ impl Walk<'_> {
         self.stack.layers.push(Layer {
             name,
             label: self.root.read(sys.join("dm/name")).filter(|n| !n.is_empty()),
-            kind: Kind::Drive(Bus::Other),
+            kind: LayerKind::Drive(Bus::Other),
             sys: sys.to_owned(),
             dev: self.root.read(sys.join("dev")).and_then(|d| DevNumber::parse(&d)).unwrap_or(DevNumber { major: 0, minor: 0 }),
             size: Bytes(self.root.read_u64(sys.join("size")).unwrap_or(0).saturating_mul(SECTOR_BYTES)),
@@ -517,7 +517,7 @@ impl Walk<'_> {
         }
         let mounts = self.mounts;
         let mount = mountinfo::containing(mounts, path)?;
-        let known = self.stack.layers.iter().position(|l| matches!(l.kind, Kind::File { .. }) && l.name == file);
+        let known = self.stack.layers.iter().position(|l| matches!(l.kind, LayerKind::File { .. }) && l.name == file);
         if known.is_some() {
             return known;
         }
@@ -525,7 +525,7 @@ impl Walk<'_> {
         // Without a mount helper, FUSE filesystems lose their subtype.
         let is_virtual_ssd = mount.fs_type == "fuse" && mount.source == Path::new("trimtab");
         let fs_type = if is_virtual_ssd { VIRTUAL_SSD.to_owned() } else { mount.fs_type.clone() };
-        let kind = Kind::File { fs_type, mount_point: mount.mount_point.clone() };
+        let kind = LayerKind::File { fs_type, mount_point: mount.mount_point.clone() };
         let dev = DevNumber { major: 0, minor: 0 };
         self.stack.layers.push(Layer {
             name: file.to_owned(),
@@ -541,39 +541,39 @@ impl Walk<'_> {
         Some(index)
     }
 
-    fn kind(&self, sys: &Path, below: &[usize]) -> Kind {
+    fn kind(&self, sys: &Path, below: &[usize]) -> LayerKind {
         if self.root.exists(sys.join("partition")) {
-            return Kind::Partition;
+            return LayerKind::Partition;
         }
         if self.root.exists(sys.join("loop")) {
-            return Kind::Loop;
+            return LayerKind::Loop;
         }
         if let Some(level) = self.root.read(sys.join("md/level")) {
-            return Kind::Md(level);
+            return LayerKind::Md(level);
         }
         if self.root.exists(sys.join("dm")) {
             return self.mapper_kind(&self.root.read(sys.join("dm/uuid")).unwrap_or_default(), below);
         }
         if self.root.exists(sys.join("bcache")) && !below.is_empty() {
-            return Kind::Bcache;
+            return LayerKind::Bcache;
         }
-        Kind::Drive(bus(sys))
+        LayerKind::Drive(bus(sys))
     }
 
     /// Derives the kind from the UUID prefix that each tool sets, and from the layers below.
-    fn mapper_kind(&self, uuid: &str, below: &[usize]) -> Kind {
-        let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == Kind::ThinPool);
+    fn mapper_kind(&self, uuid: &str, below: &[usize]) -> LayerKind {
+        let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == LayerKind::ThinPool);
         let mut words = uuid.split('-');
         match words.next().unwrap_or_default() {
             // Other tools of cryptsetup append their own name.
             "CRYPT" => match words.next().unwrap_or_default() {
-                other @ ("INTEGRITY" | "VERITY") => Kind::Mapper(other.to_owned()),
-                _ => Kind::Crypt,
+                other @ ("INTEGRITY" | "VERITY") => LayerKind::Mapper(other.to_owned()),
+                _ => LayerKind::Crypt,
             },
-            "LVM" if uuid.ends_with("-tpool") => Kind::ThinPool,
-            "LVM" if on_pool => Kind::Thin,
-            "LVM" => Kind::Lvm,
-            other => Kind::Mapper(other.to_owned()),
+            "LVM" if uuid.ends_with("-tpool") => LayerKind::ThinPool,
+            "LVM" if on_pool => LayerKind::Thin,
+            "LVM" => LayerKind::Lvm,
+            other => LayerKind::Mapper(other.to_owned()),
         }
     }
 }
@@ -628,7 +628,7 @@ mod tests {
         let layer = |name: &str, sys: &str| Layer {
             name: name.to_owned(),
             label: None,
-            kind: Kind::Drive(Bus::Other),
+            kind: LayerKind::Drive(Bus::Other),
             sys: PathBuf::from(sys),
             dev: DevNumber { major: 8, minor: 0 },
             size: Bytes::ZERO,
@@ -650,7 +650,7 @@ mod tests {
         let named = |label: &str| Layer {
             name: "dm-1".to_owned(),
             label: Some(label.to_owned()),
-            kind: Kind::Lvm,
+            kind: LayerKind::Lvm,
             sys: PathBuf::new(),
             dev: DevNumber { major: 253, minor: 1 },
             size: Bytes::ZERO,

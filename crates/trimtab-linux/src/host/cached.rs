@@ -5,7 +5,7 @@
 //! without direct I/O reads its file through the page cache, and a userspace filesystem may
 //! ignore it.
 
-use super::block::{Kind, Layer, Stack};
+use super::block::{Layer, LayerKind, Stack};
 use super::interference::own_io;
 use super::root::Root;
 use super::stat::DiskStat;
@@ -82,7 +82,7 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
     }
     let file = |stack: &Stack| {
         stack.layers.iter().find_map(|layer| match &layer.kind {
-            Kind::File { fs_type, .. } if memory(fs_type) => Some(format!("the file below, {}, is in memory ({fs_type})", layer.name)),
+            LayerKind::File { fs_type, .. } if memory(fs_type) => Some(format!("the file below, {}, is in memory ({fs_type})", layer.name)),
             _ => None,
         })
     };
@@ -92,7 +92,7 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
 /// A loop device in the stack that uses the page cache. Counters do not show it: writes reach
 /// the drive eventually, and other processes read there too.
 pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
-    let looped = stack.layers.iter().filter(|layer| layer.kind == Kind::Loop);
+    let looped = stack.layers.iter().filter(|layer| layer.kind == LayerKind::Loop);
     let named = |layer: &Layer| {
         let name = &layer.name;
         format!("{name} uses the page cache (avoid it: losetup --direct-io=on /dev/{name})")

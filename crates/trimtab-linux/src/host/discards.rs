@@ -7,7 +7,7 @@
 //! RAID 1), some count discards that they do not pass on (thin pools). The amount that
 //! reached the drives is therefore the count of the lowest layers, each leg separately.
 
-use super::block::{Kind, Stack};
+use super::block::{LayerKind, Stack};
 use super::environment::kind_name;
 use super::root::Root;
 use super::stat::DiskStat;
@@ -18,7 +18,7 @@ use trimtab_drive::units::Bytes;
 
 /// The discard counters of every layer of a stack at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshot {
+pub struct CounterSnapshot {
     layers: Vec<(PathBuf, Option<Amount>)>,
     /// Bytes allocated to the files below loop devices.
     occupied: Vec<Option<u64>>,
@@ -26,9 +26,9 @@ pub struct Snapshot {
 
 /// Discards per layer, in stack order; `None` for a layer that did not always count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts(Option<Vec<Option<Amount>>>);
+pub struct LayerCounts(Option<Vec<Option<Amount>>>);
 
-impl Counts {
+impl LayerCounts {
     /// From counts in the order of the stack.
     #[must_use]
     pub fn of(counts: &[Option<Amount>]) -> Self {
@@ -107,7 +107,7 @@ fn as_commands_and_bytes<S: Serializer>(accepted: &Option<Amount>, serializer: S
     Shape { commands: accepted.map(|a| a.count), bytes: accepted.map(|a| a.bytes.0) }.serialize(serializer)
 }
 
-impl Snapshot {
+impl CounterSnapshot {
     /// Reads the counters of all layers.
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
@@ -115,17 +115,17 @@ impl Snapshot {
         let zeroes = stack.written_as_zeroes();
         let read =
             |(index, layer): (usize, &super::block::Layer)| (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)));
-        let occupied = stack.layers.iter().map(|l| matches!(l.kind, Kind::File { .. }).then(|| occupied(root, &l.name)).flatten());
+        let occupied = stack.layers.iter().map(|l| matches!(l.kind, LayerKind::File { .. }).then(|| occupied(root, &l.name)).flatten());
         Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
     }
 
     /// The counts of every layer since `before`.
     #[must_use]
-    pub fn counts_since(&self, before: &Self) -> Counts {
+    pub fn counts_since(&self, before: &Self) -> LayerCounts {
         let one = |(i, now): (usize, &(PathBuf, Option<Amount>))| {
             now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(then))
         };
-        Counts(Some(self.layers.iter().enumerate().map(one).collect()))
+        LayerCounts(Some(self.layers.iter().enumerate().map(one).collect()))
     }
 
     /// The discards of every layer since `before`, in the order of the stack.
@@ -135,7 +135,7 @@ impl Snapshot {
     }
 
     /// Judges `counts`, taken between `before` and `self`, for every layer.
-    fn judge(&self, before: &Self, stack: &Stack, counts: &Counts) -> Vec<LayerDiscards> {
+    fn judge(&self, before: &Self, stack: &Stack, counts: &LayerCounts) -> Vec<LayerDiscards> {
         let mut layers = fates(stack, counts.0.as_deref().unwrap_or_default());
         for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
             layer.given_back_bytes = now.zip(*then).map(|(now, then)| then.saturating_sub(now));
@@ -190,7 +190,7 @@ pub struct Meter {
     root: Root,
     stack: Stack,
     ends: Vec<usize>,
-    before: Snapshot,
+    before: CounterSnapshot,
 }
 
 impl Meter {
@@ -204,13 +204,13 @@ impl Meter {
     /// Starts counting on the layers of `stack`.
     #[must_use]
     pub fn of_stack(root: Root, stack: Stack) -> Self {
-        let before = Snapshot::take(&root, &stack);
+        let before = CounterSnapshot::take(&root, &stack);
         Self { ends: stack.ends(), root, stack, before }
     }
 
     /// Returns the counts of every layer since the start and restarts at zero, without a gap.
-    pub fn take(&mut self) -> Counts {
-        let now = Snapshot::take(&self.root, &self.stack);
+    pub fn take(&mut self) -> LayerCounts {
+        let now = CounterSnapshot::take(&self.root, &self.stack);
         let counts = now.counts_since(&self.before);
         self.before = now;
         counts
@@ -218,7 +218,7 @@ impl Meter {
 
     /// A count of zero for every layer that counts.
     #[must_use]
-    pub fn nothing(&self) -> Counts {
+    pub fn nothing(&self) -> LayerCounts {
         self.before.counts_since(&self.before)
     }
 
@@ -248,13 +248,13 @@ impl Meter {
     /// The discards of every layer since the start.
     #[must_use]
     pub fn layers(&self) -> Vec<LayerDiscards> {
-        Snapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
+        CounterSnapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
     }
 
     /// Judges `counts`, taken since the start, for every layer.
     #[must_use]
-    pub fn judge(&self, counts: &Counts) -> Vec<LayerDiscards> {
-        Snapshot::take(&self.root, &self.stack).judge(&self.before, &self.stack, counts)
+    pub fn judge(&self, counts: &LayerCounts) -> Vec<LayerDiscards> {
+        CounterSnapshot::take(&self.root, &self.stack).judge(&self.before, &self.stack, counts)
     }
 
     /// The layers counted.
@@ -292,7 +292,7 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     remarks
 }
 
-impl crate::output::progress::CountsDiscards for Meter {
+impl crate::output::progress::DiscardCounter for Meter {
     fn discards(&self) -> Option<Amount> {
         self.count()
     }
@@ -304,14 +304,14 @@ mod tests {
     use crate::host::block::{Bus, Layer};
     use crate::host::mountinfo::DevNumber;
 
-    fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
+    fn layer(name: &str, kind: LayerKind, below: &[usize]) -> Layer {
         let dev = DevNumber { major: 0, minor: 0 };
         let label = name.split_once('=').map(|(_, label)| label.to_owned());
         Layer { name: name.into(), label, kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
     }
 
     fn drive(name: &str) -> Layer {
-        layer(name, Kind::Drive(Bus::Ata), &[])
+        layer(name, LayerKind::Drive(Bus::Ata), &[])
     }
 
     fn judged(stack: &Stack, bytes: &[Option<u64>]) -> Vec<Fate> {
@@ -323,7 +323,7 @@ mod tests {
     fn fates_depend_on_counts_of_lower_layers() {
         use Fate::{Counted, NotCounted, Nothing, Swallowed};
         let raid = Stack {
-            layers: vec![layer("md0", Kind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")],
+            layers: vec![layer("md0", LayerKind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")],
             tops: vec![0],
             ..Stack::default()
         };
@@ -340,11 +340,11 @@ mod tests {
         // A thin volume, its pool, the pool's metadata and data, a partition and its disk.
         let thin = Stack {
             layers: vec![
-                layer("dm-4", Kind::Thin, &[1]),
-                layer("dm-3", Kind::ThinPool, &[2, 3]),
-                layer("dm-1=vg-p_tmeta", Kind::Lvm, &[4]),
-                layer("dm-2=vg-p_tdata", Kind::Lvm, &[4]),
-                layer("sda1", Kind::Partition, &[5]),
+                layer("dm-4", LayerKind::Thin, &[1]),
+                layer("dm-3", LayerKind::ThinPool, &[2, 3]),
+                layer("dm-1=vg-p_tmeta", LayerKind::Lvm, &[4]),
+                layer("dm-2=vg-p_tdata", LayerKind::Lvm, &[4]),
+                layer("sda1", LayerKind::Partition, &[5]),
                 drive("sda"),
             ],
             tops: vec![0],
@@ -359,16 +359,17 @@ mod tests {
 
     #[test]
     fn ends_include_loop_over_file_but_not_over_device() {
-        let file = Kind::File { fs_type: "ext4".into(), mount_point: "/".into() };
+        let file = LayerKind::File { fs_type: "ext4".into(), mount_point: "/".into() };
         let stack = Stack {
-            layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")],
+            layers: vec![layer("loop0", LayerKind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")],
             tops: vec![0],
             ..Stack::default()
         };
         assert_eq!(stack.ends(), [0]);
-        let on_device = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), drive("sda")], tops: vec![0], ..Stack::default() };
+        let on_device = Stack { layers: vec![layer("loop0", LayerKind::Loop, &[1]), drive("sda")], tops: vec![0], ..Stack::default() };
         assert_eq!(on_device.ends(), [1]);
-        let circle = Stack { layers: vec![layer("a", Kind::Lvm, &[1]), layer("b", Kind::Lvm, &[0])], tops: vec![0], ..Stack::default() };
+        let circle =
+            Stack { layers: vec![layer("a", LayerKind::Lvm, &[1]), layer("b", LayerKind::Lvm, &[0])], tops: vec![0], ..Stack::default() };
         assert!(circle.ends().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The identity and features of a drive, as far as the kernel shows them to everyone.
 
-use super::block::{Bus, Kind, Layer};
+use super::block::{Bus, Layer, LayerKind};
 use super::mountinfo::DevNumber;
 use super::root::{Root, printable};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const VPD_ATA_IDENTIFY_OFFSET: usize = 60;
 
 /// Model and firmware of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct DriveIdentity {
     /// Model, untruncated if the kernel keeps it in full.
     pub model: Option<String>,
     /// Firmware revision.
@@ -132,21 +132,21 @@ pub fn with_medium(root: &Root) -> Vec<DevNumber> {
 
 /// Model and firmware.
 #[must_use]
-pub fn identity(root: &Root, layer: &Layer) -> Identity {
+pub fn identity(root: &Root, layer: &Layer) -> DriveIdentity {
     let device = device_directory(layer);
     let attribute = |name: &str| root.read(device.join(name)).filter(|t| !t.is_empty());
-    let Kind::Drive(bus) = &layer.kind else { return Identity::default() };
+    let LayerKind::Drive(bus) = &layer.kind else { return DriveIdentity::default() };
     match bus {
-        Bus::Nvme => Identity { model: attribute("model"), firmware: attribute("firmware_rev") },
-        Bus::Mmc => Identity { model: attribute("name"), firmware: attribute("fwrev") },
-        Bus::Virtio => Identity { model: Some("virtio-blk".into()), firmware: None },
+        Bus::Nvme => DriveIdentity { model: attribute("model"), firmware: attribute("firmware_rev") },
+        Bus::Mmc => DriveIdentity { model: attribute("name"), firmware: attribute("fwrev") },
+        Bus::Virtio => DriveIdentity { model: Some("virtio-blk".into()), firmware: None },
         _ => {
             let ata = ata_identify(root, layer);
             let short = || match (attribute("vendor"), attribute("model")) {
                 (Some(vendor), Some(model)) if vendor != "ATA" => Some(format!("{vendor} {model}")),
                 (_, model) => model,
             };
-            Identity {
+            DriveIdentity {
                 model: ata.as_ref().and_then(AtaIdentify::model).or_else(short),
                 firmware: ata.as_ref().and_then(AtaIdentify::firmware).or_else(|| attribute("rev")),
             }

@@ -2,7 +2,7 @@
 //! values are formatted for people.
 
 use super::Place;
-use super::block::{Kind, Layer, VIRTUAL_SSD};
+use super::block::{Layer, LayerKind, VIRTUAL_SSD};
 use super::drive;
 use super::mountinfo::Mount;
 use super::root::Root;
@@ -31,7 +31,7 @@ pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
     }
     for layer in stack.top_layers().take(1) {
         fields.add("device", &layer.title());
-        if layer.kind == Kind::Partition {
+        if layer.kind == LayerKind::Partition {
             partition(root, layer, &mut fields);
         }
         queue(root, layer, "queue", &mut fields);
@@ -152,21 +152,21 @@ pub fn describe(stack: &super::block::Stack) -> String {
 
 /// The type of a layer in one or two words.
 #[must_use]
-pub fn kind_name(kind: &Kind) -> String {
+pub fn kind_name(kind: &LayerKind) -> String {
     match kind {
-        Kind::Partition => "partition".into(),
-        Kind::Loop => "loop".into(),
-        Kind::File { fs_type, .. } if fs_type == VIRTUAL_SSD => "virtual SSD of Trimtab".into(),
-        Kind::File { fs_type, .. } => format!("file on {fs_type}"),
-        Kind::Crypt => "crypt".into(),
-        Kind::Lvm => "lvm".into(),
-        Kind::Thin => "thin".into(),
-        Kind::ThinPool => "thin-pool".into(),
-        Kind::Mapper(name) if name.is_empty() => "dm".into(),
-        Kind::Mapper(name) => format!("dm {}", name.to_lowercase()),
-        Kind::Md(level) => format!("md {level}"),
-        Kind::Bcache => "bcache".into(),
-        Kind::Drive(bus) => bus.name().into(),
+        LayerKind::Partition => "partition".into(),
+        LayerKind::Loop => "loop".into(),
+        LayerKind::File { fs_type, .. } if fs_type == VIRTUAL_SSD => "virtual SSD of Trimtab".into(),
+        LayerKind::File { fs_type, .. } => format!("file on {fs_type}"),
+        LayerKind::Crypt => "crypt".into(),
+        LayerKind::Lvm => "lvm".into(),
+        LayerKind::Thin => "thin".into(),
+        LayerKind::ThinPool => "thin-pool".into(),
+        LayerKind::Mapper(name) if name.is_empty() => "dm".into(),
+        LayerKind::Mapper(name) => format!("dm {}", name.to_lowercase()),
+        LayerKind::Md(level) => format!("md {level}"),
+        LayerKind::Bcache => "bcache".into(),
+        LayerKind::Drive(bus) => bus.name().into(),
     }
 }
 

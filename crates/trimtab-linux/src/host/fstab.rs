@@ -2,7 +2,7 @@
 
 use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
-use crate::sys::beneath::Named;
+use crate::sys::beneath::ResolvedObject;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ const TAGS: [(&str, &str); 5] = [
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FstabEntry {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
     pub(crate) fs_type: String,
     pub(crate) options: String,
 }
 
-impl Entry {
+impl FstabEntry {
     /// The option is set, with or without a value, matched as libmount does.
     pub(crate) fn has_option(&self, name: &str) -> bool {
         self.options.split(',').any(|option| option.split_once('=').map_or(option, |(key, _)| key) == name)
@@ -75,24 +75,24 @@ fn link_name(value: &str) -> String {
 }
 
 /// The lines of `/etc/fstab`.
-pub(crate) fn read(root: &Root) -> Vec<Entry> {
+pub(crate) fn read(root: &Root) -> Vec<FstabEntry> {
     parse(&root.read_bytes(Path::new(FSTAB), BYTES_MAX).unwrap_or_default())
 }
 
 /// fstab has exactly one entry for the mount point, without the option `discard`.
 pub(crate) fn lacks_discard(root: &Root, mount_point: &Path) -> bool {
     let entries = read(root);
-    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
+    let found: Vec<&FstabEntry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
     matches!(found.as_slice(), [entry] if !entry.has_option("discard"))
 }
 
 /// Skips comments and the lines that libmount rejects: fewer than three fields, or a fifth or
 /// sixth field that is not a number.
-pub(crate) fn parse(bytes: &[u8]) -> Vec<Entry> {
+pub(crate) fn parse(bytes: &[u8]) -> Vec<FstabEntry> {
     bytes.split(|&b| b == b'\n').filter_map(line).collect()
 }
 
-fn line(line: &[u8]) -> Option<Entry> {
+fn line(line: &[u8]) -> Option<FstabEntry> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let fields: Vec<&[u8]> = line.split(|b| matches!(b, b' ' | b'\t')).filter(|f| !f.is_empty()).collect();
     let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
@@ -102,7 +102,7 @@ fn line(line: &[u8]) -> Option<Entry> {
     }
     let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
     let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
-    Some(Entry {
+    Some(FstabEntry {
         source: path(source),
         target: path(target),
         fs_type: text(fs_type),
@@ -126,7 +126,7 @@ pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
 pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
     let found = || {
         let root = Root::live().ok()?;
-        let named = Named::look_up(path).ok()?;
+        let named = ResolvedObject::look_up(path).ok()?;
         let mounts = mountinfo::read(&root).ok()?;
         let mount = mountinfo::of_named(&mounts, &named).ok()??;
         unmounted(&root, mount, &named.real_path().ok()?).map(|point| (point, mount.mount_point.clone()))

@@ -1,6 +1,6 @@
 //! Temperature and wear of a drive, read without accessing its data.
 
-use super::block::{Bus, Kind, Layer, Stack};
+use super::block::{Bus, Layer, LayerKind, Stack};
 use super::drive::device_directory;
 use super::root::Root;
 use crate::sys::nvme;
@@ -99,8 +99,8 @@ fn celsius(degrees: i64) -> String {
 fn temperature(root: &Root, layer: &Layer) -> String {
     match (sensor(root, layer), &layer.kind) {
         (Some(degrees), _) => celsius(degrees),
-        (None, Kind::Drive(Bus::Ata)) => "n/a: the kernel's module drivetemp is not loaded, or the drive has no sensor".to_owned(),
-        (None, Kind::Drive(_)) => "n/a: the kernel shows no sensor of this drive".to_owned(),
+        (None, LayerKind::Drive(Bus::Ata)) => "n/a: the kernel's module drivetemp is not loaded, or the drive has no sensor".to_owned(),
+        (None, LayerKind::Drive(_)) => "n/a: the kernel shows no sensor of this drive".to_owned(),
         (None, _) => String::new(),
     }
 }
@@ -128,7 +128,7 @@ fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
 }
 
 fn wear(root: &Root, layer: &Layer) -> String {
-    let Kind::Drive(bus) = &layer.kind else { return String::new() };
+    let LayerKind::Drive(bus) = &layer.kind else { return String::new() };
     match bus {
         Bus::Nvme => match SmartLog::read(root, layer) {
             Ok(log) => format!("{} % of its rated life used, {} written in all", log.used_percent, log.written),

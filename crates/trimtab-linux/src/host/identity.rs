@@ -1,6 +1,6 @@
 //! An identity for the devices of a stack: survives reboots, and no copy of the data has it.
 
-use super::block::{Kind, Layer, Stack};
+use super::block::{Layer, LayerKind, Stack};
 use super::root::Root;
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn of_stack(root: &Root, stack: &Stack) -> String {
     for layer in &stack.layers {
         put(&layer.size.0.to_string());
         ATTRIBUTES.iter().for_each(|name| put(&attribute(root, layer, name)));
-        if matches!(layer.kind, Kind::File { .. }) {
+        if matches!(layer.kind, LayerKind::File { .. }) {
             put(&layer.name);
             put(&inode(root, &layer.name).to_string());
         }
@@ -61,7 +61,7 @@ mod tests {
         let of = |id: &str, serial: &str, name: &str, size: u64| {
             let tree = machine(id, serial);
             let dev = DevNumber { major: 8, minor: 0 };
-            let kind = Kind::Drive(Bus::Ata);
+            let kind = LayerKind::Drive(Bus::Ata);
             let layer = Layer { name: name.into(), label: None, kind, sys: "/sys/devices/a".into(), dev, size: Bytes(size), below: vec![] };
             of_stack(&Root::recorded(tree.path()).unwrap(), &Stack { layers: vec![layer], tops: vec![0], ..Stack::default() })
         };

@@ -1,7 +1,7 @@
 //! Interference during a measurement: I/O of other processes on the device, their CPU time,
 //! pressure, heat. Compares two samples; the warning thresholds are constants here.
 
-use super::block::{Kind, Layer, Stack};
+use super::block::{Layer, LayerKind, Stack};
 use super::drive;
 use super::root::Root;
 use super::stat::DiskStat;
@@ -76,7 +76,7 @@ struct Temperature {
 
 /// The state of the machine at one moment.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct MachineSample {
     at: Instant,
     device: Option<(String, DiskStat)>,
     own: OwnIo,
@@ -87,7 +87,7 @@ pub struct Sample {
     throttled: u64,
 }
 
-impl Sample {
+impl MachineSample {
     /// Takes a sample; values that cannot be read are omitted.
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
@@ -114,7 +114,7 @@ pub fn watched(stack: &Stack) -> Option<&Layer> {
     let mut layer = stack.layers.get(top)?;
     while let [below] = layer.below[..] {
         match stack.layers.get(below) {
-            Some(next) if !matches!(next.kind, Kind::File { .. }) => layer = next,
+            Some(next) if !matches!(next.kind, LayerKind::File { .. }) => layer = next,
             _ => break,
         }
     }
@@ -220,8 +220,8 @@ fn throttled(root: &Root) -> u64 {
 
 /// Compares two samples. Returns fields (`interference.*`) and warnings.
 #[must_use]
-pub fn judge(before: &Sample, after: &Sample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
-    let mut report = Report::default();
+pub fn judge(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
+    let mut report = InterferenceReport::default();
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     report.field("interference.seconds", format!("{seconds:.3}"));
     let others = ForeignActivity::between(before, after);
@@ -233,12 +233,12 @@ pub fn judge(before: &Sample, after: &Sample, own: Option<OwnIo>) -> (Vec<Field>
 }
 
 #[derive(Default)]
-struct Report {
+struct InterferenceReport {
     fields: Vec<Field>,
     warnings: Vec<Warning>,
 }
 
-impl Report {
+impl InterferenceReport {
     fn field(&mut self, key: &str, value: String) {
         self.fields.push(Field::new(key, value));
     }
@@ -259,7 +259,7 @@ struct ForeignActivity {
 }
 
 impl ForeignActivity {
-    fn between(before: &Sample, after: &Sample) -> Self {
+    fn between(before: &MachineSample, after: &MachineSample) -> Self {
         let mut sum = Self { ticks: 0, busiest: None, io_bytes: Some(0), greediest: None };
         let mut busiest = 0;
         for (key, now) in &after.processes {
@@ -286,7 +286,7 @@ fn named(process: &Process, (pid, _): (u32, u64)) -> String {
     format!("{another}'{}' (process {pid})", process.name)
 }
 
-fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &ForeignActivity, report: &mut Report) {
+fn judge_io(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>, others: &ForeignActivity, report: &mut InterferenceReport) {
     let (Some((name, then)), Some((_, now))) = (&before.device, &after.device) else { return };
     let device = now.since(then);
     let exact = own.is_some();
@@ -330,7 +330,7 @@ fn likely_source(other: u64, others: &ForeignActivity) -> String {
     }
 }
 
-fn judge_cpu(before: &Sample, after: &Sample, others: &ForeignActivity, report: &mut Report) {
+fn judge_cpu(before: &MachineSample, after: &MachineSample, others: &ForeignActivity, report: &mut InterferenceReport) {
     let total = after.cpu.total.saturating_sub(before.cpu.total);
     if total == 0 {
         return;
@@ -351,7 +351,7 @@ fn judge_cpu(before: &Sample, after: &Sample, others: &ForeignActivity, report: 
     }
 }
 
-fn judge_pressure(before: &Sample, after: &Sample, seconds: f64, report: &mut Report) {
+fn judge_pressure(before: &MachineSample, after: &MachineSample, seconds: f64, report: &mut InterferenceReport) {
     if seconds <= 0.0 {
         return;
     }
@@ -366,7 +366,7 @@ fn judge_pressure(before: &Sample, after: &Sample, seconds: f64, report: &mut Re
     }
 }
 
-fn judge_heat(before: &Sample, after: &Sample, report: &mut Report) {
+fn judge_heat(before: &MachineSample, after: &MachineSample, report: &mut InterferenceReport) {
     let celsius = |milli: i64| format!("{:.1} °C", milli as f64 / 1000.0);
     let peak = |n: usize, t: &Temperature| before.temperatures.get(n).map_or(t.milli_celsius, |b| b.milli_celsius.max(t.milli_celsius));
     let all = || after.temperatures.iter().enumerate().map(|(n, t)| (peak(n, t), t));
@@ -396,8 +396,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn sample() -> Sample {
-        Sample {
+    fn sample() -> MachineSample {
+        MachineSample {
             at: Instant::now(),
             device: Some(("sda".into(), DiskStat::default())),
             own: OwnIo::default(),
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    fn later(change: impl FnOnce(&mut Sample)) -> (Sample, Sample) {
+    fn later(change: impl FnOnce(&mut MachineSample)) -> (MachineSample, MachineSample) {
         let before = sample();
         let mut after = before.clone();
         after.at += Duration::from_secs(10);
@@ -418,7 +418,7 @@ mod tests {
         (before, after)
     }
 
-    fn codes(before: &Sample, after: &Sample, own: Option<OwnIo>) -> Vec<String> {
+    fn codes(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>) -> Vec<String> {
         judge(before, after, own).1.into_iter().map(|w| w.code).collect()
     }
 

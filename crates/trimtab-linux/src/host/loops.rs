@@ -1,7 +1,7 @@
 //! Loop devices: their backing and their users.
 
 use super::disk::Disk;
-use crate::sys::beneath::Identity;
+use crate::sys::beneath::ObjectIdentity;
 use crate::sys::looping::{self, Backing};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -48,7 +48,7 @@ impl LoopDevice {
 }
 
 /// All loop devices backed by the file `ours`.
-pub fn attached_to(ours: Identity) -> Vec<LoopDevice> {
+pub fn attached_to(ours: ObjectIdentity) -> Vec<LoopDevice> {
     all().into_iter().filter(|(_, backing)| backing.file == ours).map(|(device, _)| device).collect()
 }
 
@@ -62,7 +62,7 @@ pub fn all() -> Vec<(LoopDevice, Backing)> {
         let Some(path) = device.backing_file() else { continue };
         let by_name = || {
             let stat = rustix::fs::stat(&path).ok()?;
-            Some(Backing { file: Identity::from(&stat), rdevice: stat.st_rdev, autoclear: false })
+            Some(Backing { file: ObjectIdentity::from(&stat), rdevice: stat.st_rdev, autoclear: false })
         };
         found.extend(device.backing().or_else(by_name).map(|backing| (device, backing)));
     }

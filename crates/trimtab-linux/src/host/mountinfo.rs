@@ -1,7 +1,7 @@
 //! The mount table `/proc/self/mountinfo`: the filesystem, options and device of each mount.
 
 use super::root::{Root, TABLE_BYTES_MAX};
-use crate::sys::beneath::Named;
+use crate::sys::beneath::ResolvedObject;
 use crate::sys::mount_check;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -355,19 +355,19 @@ pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Re
     if !root.is_live() {
         return Ok(containing(mounts, &without_links(root, path)?));
     }
-    of_named(mounts, &Named::look_up(path)?)
+    of_named(mounts, &ResolvedObject::look_up(path)?)
 }
 
 /// Makes `path` absolute, resolves links. Fails on links that others can have placed
 /// ([`Named`]).
 pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
-    if root.is_live() { Named::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
+    if root.is_live() { ResolvedObject::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
 }
 
 /// The mount of an object on the running machine: from the kernel (`statx`, since Linux 5.8),
 /// otherwise by name. `None` also if the mount is in another namespace (`/proc/PID/root/…`),
 /// even if this one has a mount of the same name.
-pub fn of_named<'a>(mounts: &'a [Mount], named: &Named) -> std::io::Result<Option<&'a Mount>> {
+pub fn of_named<'a>(mounts: &'a [Mount], named: &ResolvedObject) -> std::io::Result<Option<&'a Mount>> {
     Ok(match mount_id_of(named) {
         Some(id) => mounts.iter().find(|m| m.id == id),
         None => containing(mounts, &named.real_path()?),

@@ -2,7 +2,7 @@
 
 use super::mountinfo::DevNumber;
 use super::root::printable;
-use crate::sys::beneath::Identity;
+use crate::sys::beneath::ObjectIdentity;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use std::fmt;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl fmt::Display for Opener {
 struct Object {
     kind: FileType,
     device: DevNumber,
-    identity: Identity,
+    identity: ObjectIdentity,
 }
 
 /// The processes that have one of these block devices open.
@@ -37,7 +37,7 @@ pub fn of_devices(numbers: &[DevNumber]) -> Vec<Opener> {
 
 /// The processes that have this file open.
 #[must_use]
-pub fn of_file(identity: Identity) -> Vec<Opener> {
+pub fn of_file(identity: ObjectIdentity) -> Vec<Opener> {
     find(|object| object.kind == FileType::RegularFile && object.identity == identity)
 }
 
@@ -62,7 +62,7 @@ fn object(descriptor: &Path) -> Option<Object> {
     Some(Object {
         kind: FileType::from_raw_mode(stat.stx_mode.into()),
         device: DevNumber { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
-        identity: Identity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino },
+        identity: ObjectIdentity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino },
     })
 }
 
@@ -76,7 +76,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, "x").unwrap();
-        let identity = Identity::of(std::fs::File::open(&path).unwrap()).unwrap();
+        let identity = ObjectIdentity::of(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(of_file(identity), []);
         let open = std::fs::File::open(&path).unwrap();
         let mut child = Command::new("sleep").arg("60").stdin(open).stdout(Stdio::null()).spawn().unwrap();

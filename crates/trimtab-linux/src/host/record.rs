@@ -13,14 +13,14 @@ const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
 
 /// All files, directories and links read, by path without links.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder {
+pub struct SysrootRecorder {
     files: BTreeMap<PathBuf, Vec<u8>>,
     directories: BTreeSet<PathBuf>,
     executable: BTreeSet<PathBuf>,
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
-impl Recorder {
+impl SysrootRecorder {
     /// Records the content of a file.
     pub fn file(&mut self, path: &Path, bytes: &[u8]) {
         self.files.insert(path.to_owned(), bytes.to_owned());
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn forget_serials_removes_serial_numbers() {
-        let mut recorder = Recorder::default();
+        let mut recorder = SysrootRecorder::default();
         let mut page = vec![7; 572];
         page[60 + 2 * 27] = 9;
         recorder.file(Path::new("/sys/devices/a/device/vpd_pg89"), &page);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn write_refuses_directory_with_files() {
         let directory = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::default();
+        let mut recorder = SysrootRecorder::default();
         recorder.found(Path::new("/a/b"), false, true);
         recorder.file(Path::new("/a/b"), b"x");
         recorder.link(Path::new("/l"), Path::new("/a"));
@@ -142,7 +142,7 @@ mod tests {
     fn write_keeps_the_execute_permission() {
         use crate::host::root::Root;
         let directory = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::default();
+        let mut recorder = SysrootRecorder::default();
         for (path, executable) in [("/etc/run", true), ("/etc/data", false)] {
             recorder.found(Path::new(path), false, executable);
         }

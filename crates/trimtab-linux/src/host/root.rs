@@ -16,8 +16,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use super::record::Recorder;
-use crate::sys::beneath::Named;
+use super::record::SysrootRecorder;
+use crate::sys::beneath::ResolvedObject;
 
 const LINKS_MAX: usize = 40;
 const COMPONENTS_MAX: usize = 256;
@@ -45,7 +45,7 @@ thread_local! {
 pub struct Root {
     directory: OwnedFd,
     live: bool,
-    recorder: Option<Mutex<Recorder>>,
+    recorder: Option<Mutex<SysrootRecorder>>,
     wants: OnceLock<Vec<PathBuf>>,
 }
 
@@ -86,7 +86,7 @@ impl Root {
 
     /// Everything read so far; `None` if reads are not kept.
     #[must_use]
-    pub fn recording(&self) -> Option<Recorder> {
+    pub fn recording(&self) -> Option<SysrootRecorder> {
         Some(self.recorder.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
     }
 
@@ -110,7 +110,7 @@ impl Root {
         value
     }
 
-    fn record(&self, what: impl FnOnce(&mut Recorder)) {
+    fn record(&self, what: impl FnOnce(&mut SysrootRecorder)) {
         if PAUSED.get() {
             return;
         }
@@ -296,7 +296,7 @@ fn joined(above: &[(OwnedFd, OsString, u32)]) -> PathBuf {
 }
 
 fn open_root(path: &Path) -> std::io::Result<OwnedFd> {
-    let named = Named::look_up(path)?;
+    let named = ResolvedObject::look_up(path)?;
     match named.kind() {
         FileType::Directory => Ok(named.into_object()),
         _ => Err(Errno::NOTDIR.into()),

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 /// A superblock of this boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Superblock {
+pub struct MountedSuperblock {
     directory: PathBuf,
     inode: u64,
 }
 
-impl Superblock {
+impl MountedSuperblock {
     /// The superblock of a mount, if the kernel shows it: by device, for btrfs by UUID.
     #[must_use]
     pub fn of(mount: &Mount, uuid: Option<[u8; 16]>) -> Option<Self> {

@@ -6,7 +6,7 @@ use crate::host::block::{Stack, device_directory, device_of_source};
 use crate::host::mountinfo::{self, DevNumber};
 use crate::host::openers;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
-use crate::sys::beneath::Identity;
+use crate::sys::beneath::ObjectIdentity;
 use crate::sys::descriptor::somebody_has_it_open;
 use anyhow::Context as _;
 use rustix::fd::AsFd;
@@ -67,14 +67,14 @@ pub fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
 /// namespace.
 pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     let file = file.as_fd();
-    let identity = Identity::of(file).context("cannot look at the file")?;
+    let identity = ObjectIdentity::of(file).context("cannot look at the file")?;
     let mut users: Vec<String> = loops::all()
         .into_iter()
         .filter(|(_, backing)| backing.file == identity)
         .map(|(device, _)| format!("it backs {}", device.path().display()))
         .collect();
     let swaps = std::fs::read("/proc/swaps").unwrap_or_default();
-    let is_it = |path: &Path| rustix::fs::stat(path).is_ok_and(|stat| Identity::from(&stat) == identity);
+    let is_it = |path: &Path| rustix::fs::stat(path).is_ok_and(|stat| ObjectIdentity::from(&stat) == identity);
     if mountinfo::swap_sources(&swaps).any(|source| is_it(&source)) {
         users.push("used as swap".to_owned());
     }

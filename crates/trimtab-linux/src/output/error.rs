@@ -1,14 +1,14 @@
 //! Error output: one line with the cause chain, a hint below it, with `--json` a document.
 
 use crate::output;
-use crate::sys::interrupt::Interrupted;
+use crate::sys::interrupt::InterruptError;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
-use trimtab_sim::runner::Stopped;
+use trimtab_sim::runner::StopReason;
 
 /// Exit status for wrong usage, as in clap.
 pub const USAGE: u8 = 2;
@@ -27,15 +27,15 @@ pub const WORSE: u8 = 5;
 
 /// TRIM is blocked (exit status 3) by a layer or by the mount options of the filesystem.
 #[derive(Debug)]
-pub struct Blocked(pub String);
+pub struct TrimBlockedError(pub String);
 
-impl fmt::Display for Blocked {
+impl fmt::Display for TrimBlockedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Blocked {}
+impl std::error::Error for TrimBlockedError {}
 
 /// The error of a path that the user named: one that does not exist gets a hint, any other keeps
 /// its cause behind `doing`.
@@ -49,7 +49,7 @@ pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> 
 /// The kind of an error: determines the exit status and is part of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FailureKind {
     /// The command line itself is wrong.
     Usage,
     /// Any other error: an object does not exist, cannot be used, or failed.
@@ -60,13 +60,13 @@ pub enum Kind {
     Blocked,
 }
 
-impl Kind {
+impl FailureKind {
     /// The kind of `error`.
     pub fn of(error: &anyhow::Error) -> Self {
-        if error.chain().any(|cause| cause.is::<Interrupted>() || cause.downcast_ref::<Stopped>() == Some(&Stopped::Interrupted)) {
+        if error.chain().any(|cause| cause.is::<InterruptError>() || cause.downcast_ref::<StopReason>() == Some(&StopReason::Interrupted)) {
             return Self::Interrupted;
         }
-        if error.downcast_ref::<Blocked>().is_some() {
+        if error.downcast_ref::<TrimBlockedError>().is_some() {
             return Self::Blocked;
         }
         match error.chain().find_map(|cause| cause.downcast_ref::<UsageError>()) {
@@ -88,8 +88,8 @@ impl Kind {
 
 /// An error in the document, in the same form for every command.
 #[derive(Debug, Serialize)]
-struct Described {
-    kind: Kind,
+struct ErrorDescription {
+    kind: FailureKind,
     exit_status: u8,
     /// The error without its causes.
     message: String,
@@ -101,12 +101,12 @@ struct Described {
     errno: Option<i32>,
 }
 
-impl Described {
+impl ErrorDescription {
     fn of(error: &anyhow::Error) -> Self {
         let usage = error.downcast_ref::<UsageError>();
         Self {
-            kind: Kind::of(error),
-            exit_status: Kind::of(error).exit_status(),
+            kind: FailureKind::of(error),
+            exit_status: FailureKind::of(error).exit_status(),
             message: usage.map_or_else(|| error.to_string(), |usage| usage.message().to_owned()),
             causes: error.chain().skip(1).map(ToString::to_string).collect(),
             hint: usage.and_then(|usage| usage.advice().map(str::to_owned)),
@@ -127,17 +127,17 @@ fn errno(cause: &(dyn std::error::Error + 'static)) -> Option<i32> {
 pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     output::complain(&one_line(error));
     if json {
-        print_document(&Described::of(error));
+        print_document(&ErrorDescription::of(error));
     }
-    ExitCode::from(Kind::of(error).exit_status())
+    ExitCode::from(FailureKind::of(error).exit_status())
 }
 
 /// Prints the document for an error that the command line parser has printed.
 pub fn print_usage_document(message: &str) {
     let (first, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let tip = rest.lines().map(str::trim).find_map(|line| line.strip_prefix("tip: "));
-    print_document(&Described {
-        kind: Kind::Usage,
+    print_document(&ErrorDescription {
+        kind: FailureKind::Usage,
         exit_status: USAGE,
         message: first.trim_start_matches("error: ").lines().map(str::trim).collect::<Vec<_>>().join(" "),
         causes: Vec::new(),
@@ -147,7 +147,7 @@ pub fn print_usage_document(message: &str) {
 }
 
 /// One document per command: a document printed before the error stays the only one.
-fn print_document(described: &Described) {
+fn print_document(described: &ErrorDescription) {
     if output::has_reported() {
         return;
     }
@@ -222,14 +222,14 @@ mod tests {
     #[test]
     fn kind_determines_exit_status_and_keeps_errno() {
         let full = Err::<(), _>(std::io::Error::from_raw_os_error(28)).context("cannot write /x").unwrap_err();
-        let described = Described::of(&full);
-        assert_eq!((described.kind, described.exit_status, described.errno), (Kind::Failed, 1, Some(28)));
+        let described = ErrorDescription::of(&full);
+        assert_eq!((described.kind, described.exit_status, described.errno), (FailureKind::Failed, 1, Some(28)));
         assert_eq!((described.message.as_str(), described.causes.len()), ("cannot write /x", 1));
         let wrong = anyhow::Error::from(UsageError::new("a").hint("b"));
-        let described = Described::of(&wrong);
+        let described = ErrorDescription::of(&wrong);
         assert_eq!((described.exit_status, described.message.as_str(), described.hint.as_deref()), (2, "a", Some("b")));
-        assert_eq!(Kind::of(&wrong.context("c")), Kind::Usage, "also below a context");
-        assert_eq!(Kind::of(&UsageError::missing("a").into()).exit_status(), 1);
-        assert_eq!(Kind::of(&anyhow::Error::from(Interrupted).context("x")).exit_status(), 130);
+        assert_eq!(FailureKind::of(&wrong.context("c")), FailureKind::Usage, "also below a context");
+        assert_eq!(FailureKind::of(&UsageError::missing("a").into()).exit_status(), 1);
+        assert_eq!(FailureKind::of(&anyhow::Error::from(InterruptError).context("x")).exit_status(), 130);
     }
 }

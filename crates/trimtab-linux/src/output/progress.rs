@@ -4,9 +4,9 @@
 
 mod now;
 
-pub use now::{CountsDiscards, Doing};
+pub use now::{DiscardCounter, TaskList};
 
-use self::now::Now;
+use self::now::CurrentActivity;
 use crate::output::{Context, plain};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
@@ -43,7 +43,7 @@ pub struct Tally(Progress);
 impl Tally {
     /// For `total` items.
     pub fn new(context: &Context, title: &str, total: u64) -> Self {
-        Self(Progress::new(context, title, Counting::Items, total))
+        Self(Progress::new(context, title, ProgressUnit::Items, total))
     }
 
     /// Advances by one.
@@ -56,14 +56,14 @@ impl Tally {
 
 /// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
+pub enum ProgressUnit {
     /// Bytes.
     Bytes,
     /// Operations, files, rounds …
     Items,
 }
 
-impl Counting {
+impl ProgressUnit {
     fn amount(self, n: u64) -> String {
         if self == Self::Bytes { Bytes(n).to_string() } else { grouped(n) }
     }
@@ -79,7 +79,7 @@ impl Counting {
 
 /// One part of a larger task, such as a run of a study.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ProgressPart {
     /// Name shown.
     pub title: String,
     /// Number of parts done before.
@@ -102,10 +102,10 @@ pub struct Progress {
 #[derive(Debug)]
 struct View {
     bar: ProgressBar,
-    words: Words,
+    words: ProgressFormatter,
     /// Number of parts done before, and the length of this one.
     part: Option<(u64, u64)>,
-    now: Arc<Mutex<Now>>,
+    now: Arc<Mutex<CurrentActivity>>,
     over: AtomicBool,
     began: Instant,
     logged: Mutex<Option<u64>>,
@@ -113,12 +113,12 @@ struct View {
 
 /// Formats the state of the work.
 #[derive(Debug, Clone, Copy)]
-struct Words {
-    counting: Counting,
+struct ProgressFormatter {
+    counting: ProgressUnit,
     parts_began: Option<Instant>,
 }
 
-impl Words {
+impl ProgressFormatter {
     /// The time left, then amount and rate.
     fn of(self, position: u64, total: Option<u64>, rate: f64, elapsed: Duration) -> Vec<String> {
         let amount = |n| self.counting.amount(n);
@@ -139,21 +139,21 @@ impl Words {
 
 impl Progress {
     /// Progress of `what` up to `total` (0 if unknown).
-    pub fn new(context: &Context, what: &str, counting: Counting, total: u64) -> Self {
-        Self::start(context, what, Words { counting, parts_began: None }, (total > 0).then_some(total), None)
+    pub fn new(context: &Context, what: &str, counting: ProgressUnit, total: u64) -> Self {
+        Self::start(context, what, ProgressFormatter { counting, parts_began: None }, (total > 0).then_some(total), None)
     }
 
     /// Progress over all parts of a larger task; `total` is that of this part.
-    pub fn part(context: &Context, part: &Part, counting: Counting, total: u64) -> Self {
-        let words = Words { counting, parts_began: Some(part.began) };
+    pub fn part(context: &Context, part: &ProgressPart, counting: ProgressUnit, total: u64) -> Self {
+        let words = ProgressFormatter { counting, parts_began: Some(part.began) };
         Self::start(context, &part.title, words, Some(part.total.max(1) * STEPS), Some((part.done, total)))
     }
 
-    fn start(context: &Context, what: &str, words: Words, length: Option<u64>, part: Option<(u64, u64)>) -> Self {
+    fn start(context: &Context, what: &str, words: ProgressFormatter, length: Option<u64>, part: Option<(u64, u64)>) -> Self {
         if !context.progress {
             return Self { view: None, shower: None };
         }
-        let now = Arc::new(Mutex::new(Now::new(context.doing.clone())));
+        let now = Arc::new(Mutex::new(CurrentActivity::new(context.doing.clone())));
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         bar.set_style(style(words, length.is_some(), Arc::clone(&now)));
         bar.set_prefix(plain(what).into_owned());
@@ -170,9 +170,9 @@ impl Progress {
 
     /// Adds the discards that the kernel counts at the drives.
     #[must_use]
-    pub fn with_discards<C: CountsDiscards + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
+    pub fn with_discards<C: DiscardCounter + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
         if let Some(view) = &self.view {
-            lock(&view.now).counter = counter().map(|counter| Box::new(counter) as Box<dyn CountsDiscards>);
+            lock(&view.now).counter = counter().map(|counter| Box::new(counter) as Box<dyn DiscardCounter>);
         }
         self
     }
@@ -185,7 +185,7 @@ impl Progress {
     }
 
     /// Sets the position and phase of a run.
-    pub fn run(&mut self, position: u64, run: &runner::Progress<'_>) {
+    pub fn run(&mut self, position: u64, run: &runner::RunProgress<'_>) {
         self.set(position);
         if let Some(view) = &self.view {
             lock(&view.now).look(Instant::now(), run);
@@ -208,7 +208,7 @@ impl Progress {
 }
 
 /// The bar and the words; without a length, only the words.
-fn style(words: Words, has_length: bool, now: Arc<Mutex<Now>>) -> ProgressStyle {
+fn style(words: ProgressFormatter, has_length: bool, now: Arc<Mutex<CurrentActivity>>) -> ProgressStyle {
     let template = if has_length { "{prefix} [{bar:24}] {percent} %, {words}{now}" } else { "{prefix}: {words}{now}" };
     let amounts = move |state: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&words.of(state.pos(), state.len(), state.per_sec(), state.elapsed()).join(", "));
@@ -295,14 +295,14 @@ mod tests {
     #[test]
     fn time_left_is_in_whole_seconds_over_all_parts() {
         assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2 min 5 s", "3 h 10 min"]);
-        let bytes = Words { counting: Counting::Bytes, parts_began: None };
+        let bytes = ProgressFormatter { counting: ProgressUnit::Bytes, parts_began: None };
         let ten = Duration::from_secs(10);
         assert_eq!(bytes.of(4_000_000_000, Some(8_000_000_000), 2e8, ten), ["20 s left", "4.00 GB/8.00 GB", "200 MB/s"]);
         assert_eq!(bytes.of(0, Some(8_000_000_000), 0.0, ten), ["? left", "0 B/8.00 GB", "-"]);
-        let items = Words { counting: Counting::Items, parts_began: None };
+        let items = ProgressFormatter { counting: ProgressUnit::Items, parts_began: None };
         assert_eq!(items.of(1200, None, 120.0, ten), ["1,200", "120/s", "10 s"]);
         // 2.5 of 4 parts took 25 s.
-        let parts = Words { parts_began: Instant::now().checked_sub(Duration::from_secs(25)), ..items };
+        let parts = ProgressFormatter { parts_began: Instant::now().checked_sub(Duration::from_secs(25)), ..items };
         let said = parts.of(2500, Some(4000), 0.0, ten);
         assert!(["15 s left in total", "16 s left in total"].contains(&said[0].as_str()), "{said:?}");
     }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn log_line_has_amount_rate_and_phase() {
         let context = Context { progress: true, plain: true, ..Context::default() };
-        let mut progress = Progress::new(&context, "crystal", Counting::Bytes, 8_000_000_000);
+        let mut progress = Progress::new(&context, "crystal", ProgressUnit::Bytes, 8_000_000_000);
         progress.phase("random write");
         progress.set(4_000_000_000);
         let line = progress.view.as_ref().unwrap().line();
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn part_advances_bar_of_whole_task() {
         let context = Context { progress: true, plain: true, ..Context::default() };
-        let part = Part { title: "3 of 4: tree online".to_owned(), done: 2, total: 4, began: Instant::now() };
-        let mut progress = Progress::part(&context, &part, Counting::Items, 100);
+        let part = ProgressPart { title: "3 of 4: tree online".to_owned(), done: 2, total: 4, began: Instant::now() };
+        let mut progress = Progress::part(&context, &part, ProgressUnit::Items, 100);
         for (position, expected) in [(0, 2000), (50, 2500), (100, 3000), (300, 3000)] {
             progress.set(position);
             assert_eq!(progress.view.as_ref().unwrap().bar.position(), expected);

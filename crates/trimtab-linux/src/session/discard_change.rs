@@ -1,7 +1,7 @@
 //! A temporary change of a filesystem's discard option, restored when its guard is dropped.
 
-use super::discard_option::{Discard, set};
-use super::notes::{Change, Note, Notes, Undone};
+use super::discard_option::{DiscardOption, set};
+use super::notes::{Change, Note, Notes, UndoResult};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use anyhow::{Context as _, bail};
@@ -17,7 +17,7 @@ pub struct DiscardChange {
 impl DiscardChange {
     /// Writes an undo note with the current option, then sets `wanted` on the filesystem mounted
     /// at `mount`.
-    pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
+    pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
         let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
         let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
@@ -36,11 +36,11 @@ impl DiscardChange {
         let Some(note) = self.note.take() else { return Ok(()) };
         let (before, point) = (&self.before, self.before.mount_point.display());
         match note.put_back()? {
-            Undone::Changed => bail!(
+            UndoResult::Changed => bail!(
                 "another process has remounted {point} or changed its options meanwhile: they stay as they are; it had {} before",
-                Discard::of(before)
+                DiscardOption::of(before)
             ),
-            Undone::PutBack | Undone::Nothing | Undone::Left | Undone::Failed => {}
+            UndoResult::PutBack | UndoResult::Nothing | UndoResult::Left | UndoResult::Failed => {}
         }
         // If this mount is gone, the option was restored through another mount, and nothing can be
         // compared.

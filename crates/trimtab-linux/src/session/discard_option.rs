@@ -5,8 +5,8 @@
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
-use crate::sys::beneath::Named;
-use crate::sys::mount_check::{DoesNotAnswer, MountCheck, PATIENCE};
+use crate::sys::beneath::ResolvedObject;
+use crate::sys::mount_check::{MountCheck, PATIENCE, UnresponsivePathError};
 use anyhow::{Context as _, bail};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 /// Online discard setting of a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Discard {
+pub enum DiscardOption {
     /// `nodiscard`.
     Off,
     /// `discard`.
@@ -27,7 +27,7 @@ pub enum Discard {
     Mode(String),
 }
 
-impl Discard {
+impl DiscardOption {
     /// Returns the setting of `mount`.
     pub fn of(mount: &Mount) -> Self {
         let value = mount.all_options().find_map(|option| match option.split_once('=') {
@@ -49,7 +49,7 @@ impl Discard {
     }
 }
 
-impl fmt::Display for Discard {
+impl fmt::Display for DiscardOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.pad("nodiscard"),
@@ -59,7 +59,7 @@ impl fmt::Display for Discard {
     }
 }
 
-impl FromStr for Discard {
+impl FromStr for DiscardOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -84,8 +84,8 @@ pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
 
 /// Returns the discard setting of the filesystem of `path`; `None` if it cannot be
 /// determined.
-pub fn of_path(path: &Path) -> Option<Discard> {
-    mount_of(path).ok().map(|mount| Discard::of(&mount))
+pub fn of_path(path: &Path) -> Option<DiscardOption> {
+    mount_of(path).ok().map(|mount| DiscardOption::of(&mount))
 }
 
 /// Opens the mount point with `O_PATH` and verifies that it is still this mount: the owner of
@@ -94,9 +94,9 @@ pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
     // An interrupt does not shorten this wait, because it may be the reason for restoring the
     // option.
     if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE)) {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, DoesNotAnswer(mount.mount_point.clone()).to_string()));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, UnresponsivePathError(mount.mount_point.clone()).to_string()));
     }
-    let found = Named::look_up(&mount.mount_point)?.into_object();
+    let found = ResolvedObject::look_up(&mount.mount_point)?.into_object();
     let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "something else is mounted there by now"));
@@ -105,20 +105,20 @@ pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
 }
 
 /// Sets the option on the filesystem of `mount` and verifies that it took effect.
-pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<()> {
+pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<()> {
     let shown = mount.mount_point.display();
     let found = open(mount).with_context(|| format!("cannot set {wanted} on {shown}"))?;
     let change = || {
         let fs = fspick(&found, c"", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
         match wanted {
-            Discard::Off => fsconfig_set_flag(&fs, "nodiscard")?,
-            Discard::On => fsconfig_set_flag(&fs, "discard")?,
-            Discard::Mode(mode) => fsconfig_set_string(&fs, "discard", mode.as_str())?,
+            DiscardOption::Off => fsconfig_set_flag(&fs, "nodiscard")?,
+            DiscardOption::On => fsconfig_set_flag(&fs, "discard")?,
+            DiscardOption::Mode(mode) => fsconfig_set_string(&fs, "discard", mode.as_str())?,
         }
         fsconfig_reconfigure(&fs)
     };
     change().map_err(std::io::Error::from).with_context(|| format!("cannot set {wanted} on {shown}"))?;
-    let now = Discard::of(&mount_of(&mount.mount_point)?);
+    let now = DiscardOption::of(&mount_of(&mount.mount_point)?);
     if now != *wanted {
         bail!("{shown} took the option {wanted} and ignored it: it still has {now}");
     }
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn options_survive_being_written_and_read() {
-        for discard in [Discard::Off, Discard::On, Discard::Mode("async".into())] {
+        for discard in [DiscardOption::Off, DiscardOption::On, DiscardOption::Mode("async".into())] {
             assert_eq!(discard.to_string().parse(), Ok(discard));
         }
         for text in ["", "discard=", "discard=a,rw", "ro"] {
-            assert!(text.parse::<Discard>().is_err(), "{text}");
+            assert!(text.parse::<DiscardOption>().is_err(), "{text}");
         }
     }
 
@@ -143,11 +143,11 @@ mod tests {
     fn the_option_is_found_among_others() {
         let mount = |options: &str| {
             let line = format!("36 27 8:1 / /mnt rw,noatime - ext4 /dev/sda1 {options}\n");
-            Discard::of(&mountinfo::parse(line.as_bytes())[0])
+            DiscardOption::of(&mountinfo::parse(line.as_bytes())[0])
         };
-        assert_eq!(mount("rw,discard"), Discard::On);
-        assert_eq!(mount("rw,ssd,discard=async,space_cache=v2"), Discard::Mode("async".into()));
-        assert_eq!(mount("rw,nodiscard"), Discard::Off);
-        assert_eq!(mount("rw,discard_granularity=1"), Discard::Off);
+        assert_eq!(mount("rw,discard"), DiscardOption::On);
+        assert_eq!(mount("rw,ssd,discard=async,space_cache=v2"), DiscardOption::Mode("async".into()));
+        assert_eq!(mount("rw,nodiscard"), DiscardOption::Off);
+        assert_eq!(mount("rw,discard_granularity=1"), DiscardOption::Off);
     }
 }

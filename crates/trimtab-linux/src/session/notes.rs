@@ -22,14 +22,14 @@ mod mount_option;
 mod mounted;
 
 pub use announcement::AnnouncedChange;
-pub use change::{Change, Undone};
-pub use mounted::Reach;
+pub use change::{Change, UndoResult};
+pub use mounted::MountScope;
 
 use crate::host::block::sysfs_name;
 use crate::output::Context;
 use crate::session::directories::run_directory;
 use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
-use crate::sys::interrupt::Unfinished;
+use crate::sys::interrupt::TemporaryChangeGuard;
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -48,7 +48,7 @@ const NOTE_BYTES_MAX: u64 = 64 << 10;
 pub struct Notes(PathBuf);
 
 /// The locked directory, and the path of its parent.
-struct Room(Dir, PathBuf);
+struct NotesDirectory(Dir, PathBuf);
 
 /// The note of a change of this process. Dropping it does not restore the old value: see
 /// [`Note::put_back`].
@@ -60,14 +60,14 @@ pub struct Note {
     file: File,
     change: Change,
     len: usize,
-    _unfinished: Unfinished,
+    _unfinished: TemporaryChangeGuard,
 }
 
 /// Result of settling a change that a killed process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct ChangeSettlement {
     /// Result of the undo.
-    pub undone: Undone,
+    pub undone: UndoResult,
     /// Description for the user.
     pub text: String,
 }
@@ -91,13 +91,13 @@ impl Notes {
         self.0.parent().unwrap_or(&self.0)
     }
 
-    fn open(&self, make: bool) -> io::Result<Room> {
+    fn open(&self, make: bool) -> io::Result<NotesDirectory> {
         let dir = Dir::guarded(&self.0, make)?;
         // Earlier versions let other users read the directory.
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(PRIVATE_DIR))?;
         dir.require_private()?;
         flock(&dir, FlockOperation::LockExclusive)?;
-        Ok(Room(dir, self.run_directory().to_owned()))
+        Ok(NotesDirectory(dir, self.run_directory().to_owned()))
     }
 
     /// Writes the note of a change that is about to be made. Fails if a living process has made
@@ -109,14 +109,14 @@ impl Notes {
             if found.alive {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("another process of trimtab has changed {change}")));
             }
-            let left = room.settle(&name, &found, &Reach::Everything)?;
+            let left = room.settle(&name, &found, &MountScope::Everything)?;
             if let Some(left) = left.filter(|left| left.undone.is_open()) {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, left.text));
             }
         }
         let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: Unfinished::begin() };
+        let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: TemporaryChangeGuard::begin() };
         note.write()?;
         announcement::announce(self.run_directory(), &note.name, &note.change);
         Ok(note)
@@ -124,26 +124,26 @@ impl Notes {
 
     /// Returns the announced changes of mounts within `reach`, for users who may not read the
     /// notes.
-    pub fn announced(&self, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
+    pub fn announced(&self, reach: &MountScope) -> io::Result<Vec<AnnouncedChange>> {
         announcement::read(self.run_directory(), reach)
     }
 
     /// Undoes the change of the note `name`, whichever process wrote it, and removes the note.
     /// The caller must hold a lock that keeps the other process from continuing. Returns the
     /// result, and true if the other process is gone.
-    pub fn take_over(&self, name: &str) -> io::Result<Option<(Left, bool)>> {
+    pub fn take_over(&self, name: &str) -> io::Result<Option<(ChangeSettlement, bool)>> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             room => room?,
         };
         let name = format!("{}{SUFFIX}", sysfs_name(name));
         let Some(found) = room.read(&name)? else { return Ok(None) };
-        let left = room.settle(&name, &found, &Reach::Everything)?;
+        let left = room.settle(&name, &found, &MountScope::Everything)?;
         Ok(left.map(|left| (left, !found.alive)))
     }
 
     /// Returns the temporary changes of living processes within `reach`.
-    pub fn changed_meanwhile(&self, reach: &Reach) -> io::Result<Vec<Change>> {
+    pub fn changed_meanwhile(&self, reach: &MountScope) -> io::Result<Vec<Change>> {
         let mut all = Vec::new();
         self.each(|_, _, found| {
             all.extend(found.change().filter(|change| found.alive && change.is_within(reach)).cloned());
@@ -154,7 +154,7 @@ impl Notes {
 
     /// Undoes the changes that killed processes left within `reach`. Changes that cannot be
     /// undone stay noted.
-    pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
+    pub fn put_back_left(&self, reach: &MountScope) -> io::Result<Vec<ChangeSettlement>> {
         let (mut all, mut names) = (Vec::new(), Vec::new());
         self.each(|room, name, found| {
             if !found.alive {
@@ -168,7 +168,7 @@ impl Notes {
     }
 
     /// Calls `look` with every note.
-    fn each(&self, mut look: impl FnMut(&Room, &str, Found) -> io::Result<()>) -> io::Result<()> {
+    fn each(&self, mut look: impl FnMut(&NotesDirectory, &str, StoredNote) -> io::Result<()>) -> io::Result<()> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             room => room?,
@@ -184,14 +184,14 @@ impl Notes {
 }
 
 /// A note that was read.
-struct Found {
+struct StoredNote {
     file: File,
     alive: bool,
-    says: Says,
+    says: NoteContent,
 }
 
 /// Content of a note.
-enum Says {
+enum NoteContent {
     /// Empty: its process was killed before it wrote the note, and therefore before it changed
     /// anything.
     Nothing,
@@ -200,17 +200,17 @@ enum Says {
     Unknown,
 }
 
-impl Found {
+impl StoredNote {
     fn change(&self) -> Option<&Change> {
         match &self.says {
-            Says::This(change) => Some(change),
-            Says::Nothing | Says::Unknown => None,
+            NoteContent::This(change) => Some(change),
+            NoteContent::Nothing | NoteContent::Unknown => None,
         }
     }
 }
 
-impl Room {
-    fn read(&self, name: &str) -> io::Result<Option<Found>> {
+impl NotesDirectory {
+    fn read(&self, name: &str) -> io::Result<Option<StoredNote>> {
         let file = match self.0.open_read(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -229,23 +229,23 @@ impl Room {
         let mut text = String::new();
         (&file).take(NOTE_BYTES_MAX).read_to_string(&mut text)?;
         let says = match serde_json::from_str(&text) {
-            Ok(change) => Says::This(change),
-            Err(_) if text.trim().is_empty() => Says::Nothing,
-            Err(_) => Says::Unknown,
+            Ok(change) => NoteContent::This(change),
+            Err(_) if text.trim().is_empty() => NoteContent::Nothing,
+            Err(_) => NoteContent::Unknown,
         };
-        Ok(Some(Found { alive, says, file }))
+        Ok(Some(StoredNote { alive, says, file }))
     }
 
     /// Undoes the change and removes the note. The note stays if the undo fails.
-    fn settle(&self, name: &str, found: &Found, reach: &Reach) -> io::Result<Option<Left>> {
+    fn settle(&self, name: &str, found: &StoredNote, reach: &MountScope) -> io::Result<Option<ChangeSettlement>> {
         let left = match &found.says {
-            Says::Nothing => None,
-            Says::This(change) => Some(change.undo(reach)),
-            Says::Unknown => {
+            NoteContent::Nothing => None,
+            NoteContent::This(change) => Some(change.undo(reach)),
+            NoteContent::Unknown => {
                 let note = self.0.path().join(name);
                 let text =
                     format!("{} says what a process that was killed had changed, but not so that it can be read here", note.display());
-                Some(Left { undone: Undone::Failed, text })
+                Some(ChangeSettlement { undone: UndoResult::Failed, text })
             }
         };
         if !left.as_ref().is_some_and(|left| left.undone.is_open()) {
@@ -268,20 +268,20 @@ impl Note {
     pub fn is_there(&self) -> bool {
         let there = || {
             let dir = Dir::guarded(&self.notes.0, false)?;
-            let held = crate::sys::beneath::Identity::of(&self.file)?;
-            io::Result::Ok(dir.look(&self.name)?.is_some_and(|stat| crate::sys::beneath::Identity::from(&stat) == held))
+            let held = crate::sys::beneath::ObjectIdentity::of(&self.file)?;
+            io::Result::Ok(dir.look(&self.name)?.is_some_and(|stat| crate::sys::beneath::ObjectIdentity::from(&stat) == held))
         };
         there().unwrap_or(false)
     }
 
     /// Undoes the change and removes the note, if the note still exists. If the undo fails, the
     /// note stays for later commands.
-    pub fn put_back(self) -> io::Result<Undone> {
+    pub fn put_back(self) -> io::Result<UndoResult> {
         let room = self.notes.open(false)?;
         if !self.is_there() {
-            return Ok(Undone::Nothing);
+            return Ok(UndoResult::Nothing);
         }
-        let left = self.change.undo(&Reach::Everything);
+        let left = self.change.undo(&MountScope::Everything);
         if left.undone.is_open() {
             return Err(io::Error::other(left.text));
         }
@@ -301,11 +301,11 @@ impl Note {
 }
 
 /// Changes settled at the start of this process, for commands that report them again.
-static AT_START: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+static AT_START: Mutex<Vec<ChangeSettlement>> = Mutex::new(Vec::new());
 
 /// Undoes the changes that killed commands left within `reach`, at the start of every
 /// command. Reports them unless `says_itself`, where the command does so.
-pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
+pub fn at_start(context: &Context, reach: &MountScope, says_itself: bool) {
     let notes = Notes::here();
     let found = match notes.put_back_left(reach) {
         Ok(found) => found,
@@ -313,7 +313,7 @@ pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
         // announcements instead.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             let announced = notes.announced(reach).unwrap_or_default().into_iter().filter(|change| !change.alive);
-            announced.map(|change| Left { undone: Undone::Left, text: change.text }).collect()
+            announced.map(|change| ChangeSettlement { undone: UndoResult::Left, text: change.text }).collect()
         }
         Err(error) => {
             crate::output::complain(&format!("cannot see what killed processes may have left: {error}"));
@@ -321,13 +321,13 @@ pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
         }
     };
     if !says_itself {
-        found.iter().filter(|left| left.undone != Undone::Nothing).for_each(|left| context.remark(&left.text));
+        found.iter().filter(|left| left.undone != UndoResult::Nothing).for_each(|left| context.remark(&left.text));
     }
     *AT_START.lock().unwrap_or_else(PoisonError::into_inner) = found;
 }
 
 /// Describes the mount options within `reach` that living processes have changed temporarily.
-pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
+pub fn changed_now(reach: &MountScope) -> io::Result<Vec<String>> {
     let notes = Notes::here();
     match notes.changed_meanwhile(reach) {
         Ok(changes) => Ok(changes.iter().filter_map(Change::meanwhile).collect()),
@@ -339,7 +339,7 @@ pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
 }
 
 /// Adds another result to those found at the start.
-pub fn found(left: Left) {
+pub fn found(left: ChangeSettlement) {
     AT_START.lock().unwrap_or_else(PoisonError::into_inner).push(left);
 }
 
@@ -351,8 +351,8 @@ pub fn is_denied(error: &anyhow::Error) -> bool {
 
 /// Returns the changes found at the start, without those that needed no undo.
 #[must_use]
-pub fn found_at_start() -> Vec<Left> {
-    AT_START.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|left| left.undone != Undone::Nothing).cloned().collect()
+pub fn found_at_start() -> Vec<ChangeSettlement> {
+    AT_START.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|left| left.undone != UndoResult::Nothing).cloned().collect()
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use trimtab_sim::runner::Events;
 
 /// Event handler that reports no progress. Signals stop the run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
+pub struct SilentEvents;
 
-impl<T: ?Sized> Events<T> for Quiet {
+impl<T: ?Sized> Events<T> for SilentEvents {
     fn stopped(&self) -> bool {
         crate::sys::interrupt::requested()
     }

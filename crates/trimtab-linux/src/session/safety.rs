@@ -27,7 +27,7 @@ use trimtab_sim::workload::Plan;
 /// A directory that a command will write to. It has been inspected; nothing has been created
 /// yet.
 #[derive(Debug)]
-pub struct Ground {
+pub struct TargetDirectory {
     /// The directory.
     pub dir: OwnedFd,
     /// Its path with all links resolved.
@@ -37,7 +37,7 @@ pub struct Ground {
     pub drive: Option<Bytes>,
 }
 
-impl Ground {
+impl TargetDirectory {
     /// Opens and inspects `path`.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let dir = match beneath::Dir::open(path) {
@@ -78,7 +78,7 @@ pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
 /// device of the filesystem, or `None` if the filesystem is in memory.
 fn drive_size(stack: &block::Stack) -> Option<Bytes> {
     let in_memory =
-        |layer: &block::Layer| matches!(&layer.kind, block::Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
+        |layer: &block::Layer| matches!(&layer.kind, block::LayerKind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
     let smallest = stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
     if smallest.is_some() || stack.layers.iter().any(in_memory) {
         return smallest;
@@ -90,7 +90,7 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
 /// `reserve` overrides the free space to keep. `what` completes the sentence "TRIMTAB: `what`
 /// writes up to …".
 pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
-    let ground = Ground::open(path)?;
+    let ground = TargetDirectory::open(path)?;
     workspace::deal_with_leftovers(context, &ground)?;
     let reserve = space::check(&ground, reserve, plan.space)?;
     consent::announce_and_ask(context, &ground, what, plan)?;

@@ -9,7 +9,7 @@
 pub mod named;
 pub mod remove;
 
-pub use named::Named;
+pub use named::ResolvedObject;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
@@ -47,21 +47,21 @@ pub fn umask() -> Option<u32> {
 
 /// Identity of a filesystem object, independent of its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity {
+pub struct ObjectIdentity {
     /// Device of the filesystem.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
 }
 
-impl Identity {
+impl ObjectIdentity {
     /// Identity of an open file or directory.
     pub fn of(object: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(object)?))
     }
 }
 
-impl From<&Stat> for Identity {
+impl From<&Stat> for ObjectIdentity {
     fn from(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
     }
@@ -91,12 +91,12 @@ impl Dir {
     /// Opens a directory that the user named. Follows only links that other users cannot have
     /// placed ([`named`]). Does not check who may write to the directory.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::of_named(&Named::look_up(path)?, path)
+        Self::of_named(&ResolvedObject::look_up(path)?, path)
     }
 
     /// Opens a directory for this user's data. Creates missing directories with mode 0700.
     pub fn open_or_make(path: &Path) -> io::Result<Self> {
-        Self::of_named(&Named::make_directory(path)?, path)
+        Self::of_named(&ResolvedObject::make_directory(path)?, path)
     }
 
     /// Like [`Dir::open_or_make`], but only if other users can neither redirect the path nor
@@ -112,7 +112,7 @@ impl Dir {
         Self::open_or_make(path)
     }
 
-    fn of_named(named: &Named, path: &Path) -> io::Result<Self> {
+    fn of_named(named: &ResolvedObject, path: &Path) -> io::Result<Self> {
         let fd = named.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { fd, path: path.to_owned() })
     }
@@ -121,7 +121,7 @@ impl Dir {
     /// by name. The file need not exist. Fails unless only root and this user can place files in
     /// its directory or redirect its path.
     pub fn sheltered_file(path: &Path) -> io::Result<PathBuf> {
-        let real = match Named::look_up(path) {
+        let real = match ResolvedObject::look_up(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let (dir, name) = Self::of_file(path)?;
                 named::real_path(&dir.fd)?.join(component(&name)?)
@@ -144,7 +144,7 @@ impl Dir {
     /// access its files by name. Fails if other users can redirect the path or remove files that
     /// this program makes there.
     pub fn sheltered_directory(path: &Path) -> io::Result<PathBuf> {
-        let real = Named::look_up(path)?.real_path()?;
+        let real = ResolvedObject::look_up(path)?.real_path()?;
         Self::sheltered(&real)?.require_sheltered(true)?;
         Ok(real)
     }
@@ -236,8 +236,8 @@ impl Dir {
     }
 
     /// Identity of the directory.
-    pub fn identity(&self) -> io::Result<Identity> {
-        Identity::of(&self.fd)
+    pub fn identity(&self) -> io::Result<ObjectIdentity> {
+        ObjectIdentity::of(&self.fd)
     }
 
     /// Fails unless the directory belongs to this user or root and other users cannot write to
@@ -535,7 +535,7 @@ impl Dir {
 
     /// Removes `name` if it is the file, socket or pipe that the caller holds open.
     pub fn remove_file(&self, name: impl AsRef<OsStr>, held: impl AsFd) -> io::Result<Removal> {
-        let held = Identity::of(held)?;
+        let held = ObjectIdentity::of(held)?;
         self.remove_identified(name.as_ref(), held, AtFlags::empty())
     }
 
@@ -543,14 +543,14 @@ impl Dir {
     /// names in directories of this program.
     pub fn remove_ours(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         match self.look(name.as_ref())? {
-            Some(stat) => self.remove_file_of(name, Identity::from(&stat)).map(drop),
+            Some(stat) => self.remove_file_of(name, ObjectIdentity::from(&stat)).map(drop),
             None => Ok(()),
         }
     }
 
     /// Removes `name` if it has this identity and is not a directory. For objects that cannot be
     /// held open, such as sockets.
-    pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: Identity) -> io::Result<Removal> {
+    pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: ObjectIdentity) -> io::Result<Removal> {
         self.remove_identified(name.as_ref(), identity, AtFlags::empty())
     }
 
@@ -577,11 +577,11 @@ impl Dir {
 
     /// Compares the identity, moves the object to a place that other users cannot reach, compares
     /// again, and only then removes it.
-    fn remove_identified(&self, name: &OsStr, held: Identity, flags: AtFlags) -> io::Result<Removal> {
+    fn remove_identified(&self, name: &OsStr, held: ObjectIdentity, flags: AtFlags) -> io::Result<Removal> {
         let name = component(name)?;
         match self.look(name)? {
             None => return Ok(Removal::Absent),
-            Some(stat) if Identity::from(&stat) != held => return Ok(Removal::Foreign(self.path.join(name))),
+            Some(stat) if ObjectIdentity::from(&stat) != held => return Ok(Removal::Foreign(self.path.join(name))),
             Some(_) => {}
         }
         if self.require_private().is_ok() {
@@ -594,20 +594,20 @@ impl Dir {
         // The private directory is now empty, or it holds a foreign object and stays. If it was
         // swapped, it is not touched.
         if let Ok(Some(stat)) = self.look(&place_name)
-            && place.identity().is_ok_and(|identity| identity == Identity::from(&stat))
+            && place.identity().is_ok_and(|identity| identity == ObjectIdentity::from(&stat))
         {
             let _ = rustix::fs::unlinkat(&self.fd, &place_name, AtFlags::REMOVEDIR);
         }
         removal
     }
 
-    fn remove_in(&self, name: &OsStr, held: Identity, flags: AtFlags, place: &Self) -> io::Result<Removal> {
+    fn remove_in(&self, name: &OsStr, held: ObjectIdentity, flags: AtFlags, place: &Self) -> io::Result<Removal> {
         match rustix::fs::renameat(&self.fd, name, &place.fd, name) {
             Err(Errno::NOENT) => return Ok(Removal::Absent),
             result => result?,
         }
         let Some(stat) = place.look(name)? else { return Ok(Removal::Absent) };
-        if Identity::from(&stat) == held {
+        if ObjectIdentity::from(&stat) == held {
             rustix::fs::unlinkat(&place.fd, name, flags)?;
             return Ok(Removal::Done);
         }
@@ -683,7 +683,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
         return Ok(stream);
     }
     let (dir, name) = Dir::of_file(path)?;
-    let file = match Named::look_up(path) {
+    let file = match ResolvedObject::look_up(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let file = dir.create_new(&name, APPENDED_FILE)?;
             rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;

@@ -16,7 +16,7 @@ const UNUSABLE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000;
 
 /// `struct fiemap` of `linux/fiemap.h`, without the extents that follow it.
 #[repr(C)]
-struct Head {
+struct FiemapHead {
     start: u64,
     length: u64,
     flags: u32,
@@ -38,19 +38,19 @@ struct RawExtent {
 }
 
 #[repr(C)]
-struct Map {
-    head: Head,
+struct FiemapBuffer {
+    head: FiemapHead,
     extents: [RawExtent; EXTENTS],
 }
 
-const _: () = assert!(size_of::<Head>() == 32 && size_of::<RawExtent>() == 56);
+const _: () = assert!(size_of::<FiemapHead>() == 32 && size_of::<RawExtent>() == 56);
 
 /// `_IOWR('f', 11, struct fiemap)`, whose size is without the extents.
-const FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
+const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
 
 /// A contiguous range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct FileExtent {
     /// Byte offset in the file.
     pub logical: u64,
     /// Byte offset in the address space of the filesystem.
@@ -61,7 +61,7 @@ pub struct Extent {
     pub flags: u32,
 }
 
-impl Extent {
+impl FileExtent {
     /// True if the data are stored at this location, in full, and belong to this file alone.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
@@ -73,17 +73,17 @@ impl Extent {
 ///
 /// # Errors
 /// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
-pub fn of_file(file: impl AsFd) -> Result<Vec<Extent>, Errno> {
+pub fn of_file(file: impl AsFd) -> Result<Vec<FileExtent>, Errno> {
     let mut extents = Vec::new();
     let mut start = 0;
     loop {
-        let head = Head { start, length: u64::MAX - start, flags: FLAG_SYNC, mapped: 0, count: EXTENTS as u32, reserved: 0 };
-        let mut map = Map { head, extents: [RawExtent::default(); EXTENTS] };
+        let head = FiemapHead { start, length: u64::MAX - start, flags: FLAG_SYNC, mapped: 0, count: EXTENTS as u32, reserved: 0 };
+        let mut map = FiemapBuffer { head, extents: [RawExtent::default(); EXTENTS] };
         // SAFETY: the opcode takes a pointer to a `struct fiemap` followed by `count` extents,
         // which matches `Map`, and writes inside it.
-        unsafe { ioctl(&file, Updater::<FIEMAP, Map>::new(&mut map)) }?;
+        unsafe { ioctl(&file, Updater::<FIEMAP, FiemapBuffer>::new(&mut map)) }?;
         let found = map.extents.get(..map.head.mapped as usize).unwrap_or(&map.extents);
-        extents.extend(found.iter().map(|e| Extent { logical: e.logical, physical: e.physical, len: e.length, flags: e.flags }));
+        extents.extend(found.iter().map(|e| FileExtent { logical: e.logical, physical: e.physical, len: e.length, flags: e.flags }));
         let Some(last) = found.last() else { break };
         start = last.logical.saturating_add(last.length);
         if last.flags & EXTENT_LAST != 0 || found.len() < EXTENTS {

@@ -7,7 +7,7 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 /// `struct fsmap` (include/uapi/linux/fsmap.h).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Record {
+struct FsmapRecord {
     device: u32,
     flags: u32,
     physical: u64,
@@ -20,25 +20,25 @@ struct Record {
 /// `struct fsmap_head`, without the records that follow it.
 #[repr(C)]
 #[derive(Default)]
-struct Head {
+struct FsmapHead {
     flags_in: u32,
     flags_out: u32,
     count: u32,
     entries: u32,
     reserved: [u64; 6],
-    keys: [Record; 2],
+    keys: [FsmapRecord; 2],
 }
 
 #[repr(C)]
-struct Map<const N: usize> {
-    head: Head,
-    records: [Record; N],
+struct FsmapBuffer<const N: usize> {
+    head: FsmapHead,
+    records: [FsmapRecord; N],
 }
 
-const _: () = assert!(size_of::<Record>() == 64 && size_of::<Map<1>>() == 192 + 64);
+const _: () = assert!(size_of::<FsmapRecord>() == 64 && size_of::<FsmapBuffer<1>>() == 192 + 64);
 
 /// `_IOWR('X', 59, struct fsmap_head)`, whose size is without the records.
-const GETFSMAP: Opcode = opcode::read_write::<Head>(b'X', 59);
+const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
 /// `FMR_OF_SPECIAL_OWNER`, `FMR_OF_LAST` and `FMR_OWN_FREE`.
 const SPECIAL_OWNER: u32 = 0x10;
 const LAST: u32 = 0x20;
@@ -46,7 +46,7 @@ const OWN_FREE: u64 = 1;
 
 /// A range of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct FsmapExtent {
     /// First byte.
     pub start: u64,
     /// Length in bytes.
@@ -55,7 +55,7 @@ pub struct Extent {
     pub free: bool,
 }
 
-impl Extent {
+impl FsmapExtent {
     /// First byte after the range.
     #[must_use]
     pub const fn end(self) -> u64 {
@@ -68,18 +68,18 @@ impl Extent {
 ///
 /// # Errors
 /// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
-pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, end: u64) -> Result<(Vec<Extent>, Option<u64>), Errno> {
+pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, end: u64) -> Result<(Vec<FsmapExtent>, Option<u64>), Errno> {
     let device = encoded(device);
-    let low = Record { device, physical: from, ..Record::default() };
-    let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
-    let head = Head { count: N as u32, keys: [low, high], ..Head::default() };
-    let mut map = Box::new(Map { head, records: [Record::default(); N] });
+    let low = FsmapRecord { device, physical: from, ..FsmapRecord::default() };
+    let high = FsmapRecord { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
+    let head = FsmapHead { count: N as u32, keys: [low, high], ..FsmapHead::default() };
+    let mut map = Box::new(FsmapBuffer { head, records: [FsmapRecord::default(); N] });
     // SAFETY: the opcode takes a pointer to a `struct fsmap_head` followed by `count` structures
     // `fsmap`, which matches `Map`, and writes inside it.
-    unsafe { ioctl(file, Updater::<GETFSMAP, Map<N>>::new(&mut map)) }?;
+    unsafe { ioctl(file, Updater::<GETFSMAP, FsmapBuffer<N>>::new(&mut map)) }?;
     let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
     let of_device = records.iter().filter(|r| r.device == device);
-    let extent = |r: &Record| Extent { start: r.physical, len: r.len, free: r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE };
+    let extent = |r: &FsmapRecord| FsmapExtent { start: r.physical, len: r.len, free: r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE };
     let next = records.last().filter(|last| records.len() == N && last.flags & LAST == 0).map(|r| r.physical.saturating_add(r.len));
     Ok((of_device.map(extent).collect(), next.filter(|next| *next > from && *next < end)))
 }

@@ -1,7 +1,7 @@
 //! Handling of SIGINT, SIGTERM and SIGHUP. The first signal sets a flag that loops check, so
 //! that they clean up before they return. A computation that does not check the flag ends
 //! with the process shortly after the signal, unless a change must be undone first
-//! ([`Unfinished`]). A second signal during this time ends the program at once, as a shell
+//! ([`TemporaryChangeGuard`]). A second signal during this time ends the program at once, as a shell
 //! user expects. A second signal within 0.5 s of the first is ignored: `timeout` signals its
 //! child and then the process group that contains the child.
 
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 /// The user stopped the command with a signal, and it has cleaned up.
 #[derive(Debug)]
-pub struct Interrupted;
+pub struct InterruptError;
 
-impl fmt::Display for Interrupted {
+impl fmt::Display for InterruptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("interrupted")
     }
 }
 
-impl std::error::Error for Interrupted {}
+impl std::error::Error for InterruptError {}
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Time of the first signal, in nanoseconds since boot; 0 before that.
@@ -37,7 +37,7 @@ const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
 /// Interval between checks of the grace period.
 const LOOK_EVERY_US: i32 = 100_000;
 
-/// Number of live [`Unfinished`] values, each of which is a change to undo before the process
+/// Number of live [`TemporaryChangeGuard`] values, each of which is a change to undo before the process
 /// ends.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
 /// Set if the process must not end before it has undone its changes, regardless of the time
@@ -46,9 +46,9 @@ static MUST_FINISH: AtomicBool = AtomicBool::new(false);
 
 /// Guard that lives while a temporary change outside this process is in effect.
 #[derive(Debug)]
-pub struct Unfinished(());
+pub struct TemporaryChangeGuard(());
 
-impl Unfinished {
+impl TemporaryChangeGuard {
     /// Registers a change; call before making it.
     #[must_use]
     pub fn begin() -> Self {
@@ -57,7 +57,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TemporaryChangeGuard {
     fn drop(&mut self) {
         UNFINISHED.fetch_sub(1, Ordering::Relaxed);
     }
@@ -139,6 +139,6 @@ pub fn requested_for() -> Option<Duration> {
 
 /// Returns an error once a signal has arrived.
 #[inline]
-pub fn check() -> Result<(), Interrupted> {
-    if requested() { Err(Interrupted) } else { Ok(()) }
+pub fn check() -> Result<(), InterruptError> {
+    if requested() { Err(InterruptError) } else { Ok(()) }
 }

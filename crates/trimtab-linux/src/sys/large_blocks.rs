@@ -21,12 +21,12 @@ const KEPT_MAX: usize = 32;
 /// The global allocator of the program.
 #[derive(Debug)]
 pub struct LargeBlocks {
-    kept: Mutex<Kept>,
+    kept: Mutex<FreeBlockCache>,
 }
 
 /// Cached free blocks, as address and length. Length 0 marks an empty slot.
 #[derive(Debug)]
-struct Kept {
+struct FreeBlockCache {
     blocks: [(usize, usize); KEPT_MAX],
     bytes: usize,
 }
@@ -35,10 +35,10 @@ impl LargeBlocks {
     /// An allocator with an empty cache.
     #[must_use]
     pub const fn new() -> Self {
-        Self { kept: Mutex::new(Kept { blocks: [(0, 0); KEPT_MAX], bytes: 0 }) }
+        Self { kept: Mutex::new(FreeBlockCache { blocks: [(0, 0); KEPT_MAX], bytes: 0 }) }
     }
 
-    fn with_kept<T>(&self, what: impl FnOnce(&mut Kept) -> T) -> T {
+    fn with_kept<T>(&self, what: impl FnOnce(&mut FreeBlockCache) -> T) -> T {
         what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -76,7 +76,7 @@ impl Default for LargeBlocks {
     }
 }
 
-impl Kept {
+impl FreeBlockCache {
     fn take(&mut self, len: usize) -> Option<usize> {
         let block = self.blocks.iter_mut().find(|block| block.1 == len && len > 0)?;
         self.bytes -= len;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_may_be() {
-        let mut kept = Kept { blocks: [(0, 0); KEPT_MAX], bytes: 0 };
+        let mut kept = FreeBlockCache { blocks: [(0, 0); KEPT_MAX], bytes: 0 };
         assert!(!kept.put(HUGE_PAGE, KEPT_BYTES_MAX + HUGE_PAGE));
         for at in 0..KEPT_MAX {
             assert!(kept.put((at + 1) * HUGE_PAGE, HUGE_PAGE));

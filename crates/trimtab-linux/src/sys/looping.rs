@@ -1,6 +1,6 @@
 //! The loop driver's ioctl interface, `linux/loop.h`.
 
-use super::beneath::Identity;
+use super::beneath::ObjectIdentity;
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
@@ -39,14 +39,14 @@ struct Info {
 
 /// `struct loop_config`.
 #[repr(C)]
-struct Config {
+struct LoopConfig {
     fd: u32,
     block_size: u32,
     info: Info,
     reserved: [u64; 8],
 }
 
-const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
+const _: () = assert!(size_of::<Info>() == 232 && size_of::<LoopConfig>() == 304);
 
 impl Info {
     const EMPTY: Self = Self {
@@ -71,7 +71,7 @@ impl Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backing {
     /// The backing file.
-    pub file: Identity,
+    pub file: ObjectIdentity,
     /// The device number, if the backing file is a device.
     pub rdevice: u64,
     /// The device detaches on last close.
@@ -82,7 +82,7 @@ pub struct Backing {
 pub fn backing(device: &File) -> io::Result<Option<Backing>> {
     match status(device) {
         Ok(info) => Ok(Some(Backing {
-            file: Identity { device: info.device, inode: info.inode },
+            file: ObjectIdentity { device: info.device, inode: info.inode },
             rdevice: info.rdevice,
             autoclear: info.flags & LO_FLAGS_AUTOCLEAR != 0,
         })),
@@ -98,7 +98,7 @@ pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) ->
     let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::EMPTY };
     let kept = name.len().min(63);
     info.file_name[..kept].copy_from_slice(&name[..kept]);
-    let config = Config { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] };
+    let config = LoopConfig { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] };
     ioctl(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as libc::c_ulong).map(|_| ())
 }
 

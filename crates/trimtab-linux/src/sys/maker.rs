@@ -1,7 +1,7 @@
 //! Generates write data with the widest vector instructions of the processor.
 
 use trimtab_drive::data::DataClass;
-use trimtab_drive::data::content::{Content, Found};
+use trimtab_drive::data::content::{ContentGenerator, UnitCheck};
 
 /// Vector width to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +17,14 @@ enum Width {
 /// Generates and checks content for one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
-    content: Content,
+    content: ContentGenerator,
     width: Width,
 }
 
 impl Maker {
     /// Creates a generator for `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { content: Content::new(seed), width: Width::detect() }
+        Self { content: ContentGenerator::new(seed), width: Width::detect() }
     }
 
     /// Returns the nonce of the unit that write number `sequence` stores at `offset`.
@@ -47,7 +47,7 @@ impl Maker {
     }
 
     /// Like [`Content::check`].
-    pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> Found {
+    pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
         match self.width {
             Width::Baseline => self.content.check(class, offset, unit),
             // SAFETY: `detect` found the features.
@@ -80,25 +80,25 @@ impl Width {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn fill_avx2(content: &Content, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+fn fill_avx2(content: &ContentGenerator, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
     content.fill(class, offset, sequence, buffer);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-fn fill_avx512(content: &Content, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+fn fill_avx512(content: &ContentGenerator, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
     content.fill(class, offset, sequence, buffer);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn check_avx2(content: &Content, class: DataClass, offset: u64, unit: &[u8]) -> Found {
+fn check_avx2(content: &ContentGenerator, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
     content.check(class, offset, unit)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-fn check_avx512(content: &Content, class: DataClass, offset: u64, unit: &[u8]) -> Found {
+fn check_avx512(content: &ContentGenerator, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
     content.check(class, offset, unit)
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn every_width_makes_the_same_bytes() {
-        let plain = Content::new(9);
+        let plain = ContentGenerator::new(9);
         for class in [DataClass::Random, DataClass::Compressible(30), DataClass::Text, DataClass::Zero] {
             let (mut a, mut b) = (vec![1; 3 * 4096], vec![2; 3 * 4096]);
             plain.fill(class, 4096, 5, &mut a);

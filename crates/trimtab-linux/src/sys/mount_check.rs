@@ -130,25 +130,25 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
 
 /// Error for a path that does not respond.
 #[derive(Debug)]
-pub struct DoesNotAnswer(pub PathBuf);
+pub struct UnresponsivePathError(pub PathBuf);
 
-impl std::fmt::Display for DoesNotAnswer {
+impl std::fmt::Display for UnresponsivePathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} does not answer within {} s: the server or the drive of its filesystem hangs", self.0.display(), PATIENCE.as_secs())
     }
 }
 
-impl std::error::Error for DoesNotAnswer {}
+impl std::error::Error for UnresponsivePathError {}
 
 /// Checks that all `paths` respond.
 ///
 /// # Errors
-/// [`DoesNotAnswer`] if a path does not respond; an interrupt.
+/// [`UnresponsivePathError`] if a path does not respond; an interrupt.
 pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     let silent = silent(paths);
     interrupt::check()?;
     match silent.first() {
-        Some(path) => Err(DoesNotAnswer((*path).to_owned()).into()),
+        Some(path) => Err(UnresponsivePathError((*path).to_owned()).into()),
         None => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ const TIMEOUT_MS: u32 = 2000;
 /// `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Default)]
-struct Command {
+struct NvmePassthruCommand {
     opcode: u8,
     flags: u8,
     reserved: u16,
@@ -38,7 +38,7 @@ struct Command {
     result: u32,
 }
 
-const _: () = assert!(size_of::<Command>() == 72);
+const _: () = assert!(size_of::<NvmePassthruCommand>() == 72);
 
 /// Reads the SMART log of the drive whose block device has this kernel name and device
 /// number.
@@ -55,7 +55,7 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
         return Err(io::ErrorKind::NotFound.into());
     }
     let mut page = [0_u8; SMART_BYTES];
-    let mut command = Command {
+    let mut command = NvmePassthruCommand {
         opcode: GET_LOG_PAGE,
         namespace: ALL_NAMESPACES,
         address: page.as_mut_ptr() as u64,
@@ -63,7 +63,7 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
         // Number of dwords minus one, and the log identifier.
         cdw10: ((SMART_BYTES as u32 / 4 - 1) << 16) | SMART,
         timeout_ms: TIMEOUT_MS,
-        ..Command::default()
+        ..NvmePassthruCommand::default()
     };
     // SAFETY: the command holds the address and size of the page, and both outlive the call.
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {

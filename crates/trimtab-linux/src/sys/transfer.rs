@@ -20,7 +20,7 @@ const STRIDE: usize = 4096;
 
 /// Type of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum TransferAction {
     /// Reads into the memory of the tag.
     Read,
     /// Writes from the memory of the tag.
@@ -39,7 +39,7 @@ pub struct Transfer {
     /// Tag whose memory the operation uses.
     pub tag: u32,
     /// Type of the operation.
-    pub action: Action,
+    pub action: TransferAction,
     /// First byte in the file.
     pub offset: u64,
     /// Length in bytes. Reads and writes are limited to the memory of the tag.
@@ -48,14 +48,14 @@ pub struct Transfer {
 
 /// An operation and the address of its memory.
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct TransferRequest {
     what: Transfer,
     address: *mut u8,
 }
 
 // SAFETY: the memory behind `address` belongs to the tag until its completion is taken. Only
 // the thread that executes the request uses it.
-unsafe impl Send for Request {}
+unsafe impl Send for TransferRequest {}
 
 #[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
 enum Engine {
@@ -150,12 +150,12 @@ impl Transfers {
     }
 
     #[inline]
-    fn request(&self, what: &Transfer) -> Request {
-        let moved = matches!(what.action, Action::Read | Action::Write);
+    fn request(&self, what: &Transfer) -> TransferRequest {
+        let moved = matches!(what.action, TransferAction::Read | TransferAction::Write);
         let len = if moved { what.len as usize } else { 0 };
         assert!(!self.pushed[what.tag as usize] && self.fits(what.tag, len), "the memory is there, and not in flight");
         let address = if moved { self.pool.address(what.tag as usize * self.stride) } else { std::ptr::null_mut() };
-        Request { what: *what, address }
+        TransferRequest { what: *what, address }
     }
 
     /// Queues an operation.
@@ -259,21 +259,24 @@ mod tests {
     fn what_is_in_flight_is_out_of_reach() {
         for mut transfers in both(2, 1 << 20) {
             transfers.bytes(1, 512).fill(7);
-            transfers.push(&Transfer { tag: 1, action: Action::Write, offset: 4096, len: 512 });
+            transfers.push(&Transfer { tag: 1, action: TransferAction::Write, offset: 4096, len: 512 });
             let refused = |work: &mut dyn FnMut(&mut Transfers)| catch_unwind(AssertUnwindSafe(|| work(&mut transfers))).is_err();
             let mut refused = refused;
             assert!(refused(&mut |t| t.bytes(1, 1).fill(0)), "its memory");
-            assert!(refused(&mut |t| t.push(&Transfer { tag: 1, action: Action::Flush, offset: 0, len: 0 })), "its tag");
+            assert!(refused(&mut |t| t.push(&Transfer { tag: 1, action: TransferAction::Flush, offset: 0, len: 0 })), "its tag");
             assert!(refused(&mut |t| t.lay_out(8192)), "the layout");
-            assert!(refused(&mut |t| t.push(&Transfer { tag: 0, action: Action::Read, offset: 0, len: 4097 })), "more than it has");
-            assert!(refused(&mut |t| t.push(&Transfer { tag: 2, action: Action::Flush, offset: 0, len: 0 })), "a tag that there is not");
+            assert!(refused(&mut |t| t.push(&Transfer { tag: 0, action: TransferAction::Read, offset: 0, len: 4097 })), "more than it has");
+            assert!(
+                refused(&mut |t| t.push(&Transfer { tag: 2, action: TransferAction::Flush, offset: 0, len: 0 })),
+                "a tag that there is not"
+            );
             transfers.submit().unwrap();
             transfers.wait(1).unwrap();
             let mut taken = Vec::new();
             transfers.take(|tag, result| taken.push((tag, result)));
             assert_eq!(taken, [(1, 512)]);
             transfers.bytes(1, 512).fill(0);
-            assert_eq!(transfers.call(&Transfer { tag: 1, action: Action::Read, offset: 4096, len: 512 }), 512);
+            assert_eq!(transfers.call(&Transfer { tag: 1, action: TransferAction::Read, offset: 4096, len: 512 }), 512);
             assert!(transfers.bytes(1, 512).iter().all(|byte| *byte == 7));
         }
     }
@@ -283,7 +286,7 @@ mod tests {
         for mut transfers in both(4, 1 << 20) {
             for tag in 0..4 {
                 transfers.bytes(tag, 4096).fill(tag as u8 + 1);
-                transfers.push(&Transfer { tag, action: Action::Write, offset: u64::from(tag) * 4096, len: 4096 });
+                transfers.push(&Transfer { tag, action: TransferAction::Write, offset: u64::from(tag) * 4096, len: 4096 });
             }
             let file = transfers.file().try_clone().unwrap();
             drop(transfers);

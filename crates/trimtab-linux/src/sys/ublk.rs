@@ -63,7 +63,7 @@ impl Info {
 /// `struct ublk_param_basic`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Basic {
+pub struct UblkBasic {
     /// [`ROTATIONAL`], [`VOLATILE_CACHE`], [`FUA`].
     pub attributes: u32,
     /// Binary logarithm of the logical block size in bytes.
@@ -94,7 +94,7 @@ pub const FUA: u32 = 1 << 3;
 /// `struct ublk_param_discard`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Discard {
+pub struct UblkDiscard {
     /// Bytes from the start of the device to the first multiple of the granularity.
     pub alignment: u32,
     /// Discard granularity in bytes. The kernel rejects 0.
@@ -108,7 +108,7 @@ pub struct Discard {
     reserved: u16,
 }
 
-impl Discard {
+impl UblkDiscard {
     /// Discards start at multiples of the granularity. A `sectors_max` of 0 disables discards.
     #[must_use]
     pub const fn new(granularity: u32, sectors_max: u32, zeroes_sectors_max: u32) -> Self {
@@ -123,22 +123,23 @@ pub struct Parameters {
     len: u32,
     kinds: u32,
     /// Parameters that every device has.
-    pub basic: Basic,
+    pub basic: UblkBasic,
     /// Discard and zero-write parameters.
-    pub discard: Discard,
+    pub discard: UblkDiscard,
     pad: u32,
 }
 
 impl Parameters {
     /// Parameters with both parts present.
     #[must_use]
-    pub const fn new(basic: Basic, discard: Discard) -> Self {
+    pub const fn new(basic: UblkBasic, discard: UblkDiscard) -> Self {
         const KINDS: u32 = 1 | 1 << 1;
         Self { len: size_of::<Self>() as u32, kinds: KINDS, basic, discard, pad: 0 }
     }
 }
 
-const _: () = assert!(size_of::<Info>() == 64 && size_of::<Basic>() == 32 && size_of::<Discard>() == 20 && size_of::<Parameters>() == 64);
+const _: () =
+    assert!(size_of::<Info>() == 64 && size_of::<UblkBasic>() == 32 && size_of::<UblkDiscard>() == 20 && size_of::<Parameters>() == 64);
 
 /// Path of the character device through which the server serves the device.
 #[must_use]
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn parameters_say_what_is_in_them() {
-        let parameters = Parameters::new(Basic::default(), Discard::default());
+        let parameters = Parameters::new(UblkBasic::default(), UblkDiscard::default());
         assert_eq!((parameters.len, parameters.kinds), (64, 3));
     }
 }

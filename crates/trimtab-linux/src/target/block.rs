@@ -10,7 +10,7 @@ use super::null::{since, sleep_until};
 use crate::sys::descriptor;
 use crate::sys::fiemap;
 use crate::sys::maker::Maker;
-use crate::sys::transfer::{Action, Transfer, Transfers};
+use crate::sys::transfer::{Transfer, TransferAction, Transfers};
 use std::time::Instant;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
@@ -61,7 +61,7 @@ impl Default for BlockOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trims {
     /// Queued in the engine.
-    Queued(Action),
+    Queued(TransferAction),
     /// One at a time, with a blocking call.
     Blocking,
     /// Not supported.
@@ -69,13 +69,13 @@ enum Trims {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct TransferSlot {
     op: Command<'static>,
     issued: Nanos,
     submitted: Nanos,
 }
 
-impl Slot {
+impl TransferSlot {
     /// The completion for a system call's `result`: bytes, 0, or a negative error number.
     #[inline]
     fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
@@ -100,7 +100,7 @@ pub struct BlockFile {
     sequence: u64,
     verifier: Option<Box<Verifier>>,
     trims: Trims,
-    slots: Vec<Slot>,
+    slots: Vec<TransferSlot>,
     /// Tags handed to the engine that it has not submitted to the kernel yet.
     queued: Vec<u32>,
     in_flight: u32,
@@ -143,7 +143,7 @@ impl BlockFile {
     }
 
     /// The extents of the file in the address space of its filesystem.
-    pub fn extents(&self) -> std::io::Result<Vec<fiemap::Extent>> {
+    pub fn extents(&self) -> std::io::Result<Vec<fiemap::FileExtent>> {
         Ok(fiemap::of_file(self.transfers.file())?)
     }
 
@@ -332,7 +332,7 @@ impl BlockFile {
         let unknown_command = matches!(-result, libc::EINVAL | libc::EOPNOTSUPP | libc::ENOTTY);
         if let Command::Trim(Ranges::One(Extent { offset, len })) = *op
             && unknown_command
-            && self.trims == Trims::Queued(Action::Discard)
+            && self.trims == Trims::Queued(TransferAction::Discard)
             && self.transfers.is_ring()
         {
             self.trims = Trims::Blocking;
@@ -385,7 +385,7 @@ impl BlockFile {
             Trims::Unsupported => return Err(self.error(&op, libc::EOPNOTSUPP)),
         };
         let issued = since(self.started);
-        self.slots[tag as usize] = Slot { op, issued, submitted: issued };
+        self.slots[tag as usize] = TransferSlot { op, issued, submitted: issued };
         self.hand_over(&Transfer { tag, action, offset, len })
     }
 }
@@ -425,7 +425,7 @@ impl BlockTarget for BlockFile {
                     verifier.begin_read(tag, offset, len);
                 }
                 self.place(tag, &op)?;
-                (Action::Read, offset, len)
+                (TransferAction::Read, offset, len)
             }
             Command::Write(Extent { offset, len }, class) => {
                 self.place(tag, &op)?;
@@ -434,18 +434,18 @@ impl BlockTarget for BlockFile {
                     None => self.sequence.wrapping_add(1),
                 };
                 self.maker.fill(class, offset, self.sequence, self.transfers.bytes(tag, len as usize));
-                (Action::Write, offset, len)
+                (TransferAction::Write, offset, len)
             }
             Command::Trim(ranges) => {
                 // A block device takes one range per request.
                 let &[Extent { offset, len }] = &*ranges else { return Err(self.misplaced(&op)) };
                 return self.submit_trim(tag, op, offset, len);
             }
-            Command::Flush => (Action::Flush, 0, 0),
+            Command::Flush => (TransferAction::Flush, 0, 0),
         };
         // Taken after the data has been generated, which is not the drive's time.
         let issued = since(self.started);
-        self.slots[tag as usize] = Slot { op, issued, submitted: issued };
+        self.slots[tag as usize] = TransferSlot { op, issued, submitted: issued };
         self.hand_over(&Transfer { tag, action, offset, len })
     }
 

@@ -9,7 +9,7 @@ pub mod direct;
 mod nfs;
 mod open_directories;
 
-use self::direct::Aligned;
+use self::direct::AlignedBuffer;
 use self::open_directories::OpenDirectories;
 use crate::sys::descriptor::close;
 use crate::sys::interrupt;
@@ -113,7 +113,7 @@ pub struct DirTarget {
     data: Stream,
     buffer: Vec<u8>,
     /// Buffer for reads and for direct writes.
-    aligned: Aligned,
+    aligned: AlignedBuffer,
 }
 
 impl DirTarget {
@@ -123,7 +123,7 @@ impl DirTarget {
         Self {
             dirs: OpenDirectories::new(dir),
             path: path.to_owned(),
-            aligned: Aligned::new(buffer),
+            aligned: AlignedBuffer::new(buffer),
             options,
             epoch: Instant::now(),
             data: Stream::new(options.seed, "file-data"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
-use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
+use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimTarget};
 
 /// Maximum wait for background discards.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ impl MountedDir {
     }
 }
 
-impl Trimmable for MountedDir {
+impl TrimTarget for MountedDir {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
         let failed = |reason: String, errno: Option<i32>| TargetError {
             action: "trim the filesystem of",

@@ -51,7 +51,7 @@ impl OwnWrites {
 
 /// Detects the last foreground use of a device from its counters.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct ActivityDetector {
     root: Root,
     stat: Option<StatFile>,
     last: Option<DiskStat>,
@@ -67,7 +67,7 @@ pub(super) struct Activity {
     logged: u64,
 }
 
-impl Activity {
+impl ActivityDetector {
     pub(super) fn new(root: Root, stat: Option<StatFile>, own_writes: OwnWrites) -> Self {
         Self {
             root,
@@ -176,10 +176,10 @@ mod tests {
             fs::write(self.0.path().join("sys/fs/xfs/sda1/stats/stats"), format!("ig 1 0 0\nlog {writes} 5 0 2 1\n")).unwrap();
         }
 
-        fn activity(&self, own_writes: OwnWrites) -> Activity {
+        fn activity(&self, own_writes: OwnWrites) -> ActivityDetector {
             let root = Root::recorded(self.0.path()).unwrap();
             let stat = StatFile::open(&root, Path::new("/")).unwrap();
-            Activity::new(root, Some(stat), own_writes)
+            ActivityDetector::new(root, Some(stat), own_writes)
         }
     }
 

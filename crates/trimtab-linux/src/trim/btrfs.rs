@@ -39,7 +39,7 @@ pub struct Stripe {
 
 /// A chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct BtrfsChunk {
     /// First logical address.
     pub logical: u64,
     /// Bytes.
@@ -52,8 +52,8 @@ pub struct Chunk {
 }
 
 /// All chunks of the filesystem of `file`, by logical address. Requires root.
-pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
-    let mut chunks: Vec<Chunk> = Vec::new();
+pub fn chunks(file: impl AsFd) -> Result<Vec<BtrfsChunk>, Errno> {
+    let mut chunks: Vec<BtrfsChunk> = Vec::new();
     let mut from = 0;
     loop {
         let (objects, types) = ((FIRST_CHUNK, FIRST_CHUNK), (CHUNK_ITEM, CHUNK_ITEM));
@@ -109,7 +109,7 @@ fn parse_keys(buffer: &[u8], count: u32) -> Vec<(u64, u32, u64)> {
 
 /// The chunk items in the first `count` items of a search buffer, without truncated ones.
 #[must_use]
-pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
+pub fn parse_items(buffer: &[u8], count: u32) -> Vec<BtrfsChunk> {
     let mut chunks = Vec::new();
     let mut rest = buffer;
     for _ in 0..count {
@@ -124,12 +124,12 @@ pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
 }
 
 /// Parses a packed `struct btrfs_chunk` (include/uapi/linux/btrfs_tree.h).
-fn parse_chunk(logical: u64, item: &[u8]) -> Option<Chunk> {
+fn parse_chunk(logical: u64, item: &[u8]) -> Option<BtrfsChunk> {
     let u16_at = |at: usize| item.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     let count = usize::from(u16_at(44)?);
     let stripe =
         |n: usize| Some(Stripe { device: u64_at(item, CHUNK_HEAD + n * STRIPE)?, offset: u64_at(item, CHUNK_HEAD + n * STRIPE + 8)? });
-    Some(Chunk {
+    Some(BtrfsChunk {
         logical,
         len: u64_at(item, 0)?,
         kind: u64_at(item, 24)?,
@@ -147,7 +147,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().unwrap_or_default()))
 }
 
-impl Chunk {
+impl BtrfsChunk {
     /// A chunk without stripes.
     #[cfg(test)]
     pub const fn of(logical: u64, len: u64) -> Self {
@@ -195,14 +195,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn chunk(kind: u64, sub_stripes: u64, devices: u64) -> Chunk {
+    fn chunk(kind: u64, sub_stripes: u64, devices: u64) -> BtrfsChunk {
         let stripes = (1..=devices).map(|device| Stripe { device, offset: device << 30 }).collect();
-        Chunk { logical: 1 << 40, len: 1 << 30, kind, stripe_len: 65_536, sub_stripes, stripes }
+        BtrfsChunk { logical: 1 << 40, len: 1 << 30, kind, stripe_len: 65_536, sub_stripes, stripes }
     }
 
     #[test]
     fn place_maps_logical_address_to_devices() {
-        let at = |c: &Chunk, inside: u64| {
+        let at = |c: &BtrfsChunk, inside: u64| {
             c.place((1 << 40) + inside).map(|(s, n)| (s.iter().map(|s| (s.device, s.offset - (s.device << 30))).collect::<Vec<_>>(), n))
         };
         assert_eq!(at(&chunk(1, 1, 1), 5), Some((vec![(1, 5)], (1 << 30) - 5)));

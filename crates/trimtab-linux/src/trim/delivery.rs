@@ -4,11 +4,11 @@
 use super::filesystem::{Filesystem, sends_later};
 use super::fitrim::Obstacle;
 use crate::doctor::{self, Diagnosis, Tables, VerdictKind};
-use crate::host::block::{Kind, Stack};
+use crate::host::block::{LayerKind, Stack};
 use crate::host::discards::{self, LayerDiscards};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use crate::output::error::{BLOCKED, Blocked, NOT_PROVED};
+use crate::output::error::{BLOCKED, NOT_PROVED, TrimBlockedError};
 use crate::trim::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_drive::units::Bytes;
@@ -87,7 +87,8 @@ pub fn judge_on(
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let reached = layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>();
     // The kernel's counters outrank a diagnosis that nothing arrives.
-    let refuted = |v: &doctor::Verdict| v.kind == VerdictKind::Blocked && v.reaches.is_empty() && reached.is_some_and(|bytes| bytes > 0);
+    let refuted =
+        |v: &doctor::DiscardVerdict| v.kind == VerdictKind::Blocked && v.reaches.is_empty() && reached.is_some_and(|bytes| bytes > 0);
     let seen = Evidence {
         reached,
         on_top: on_top(layers),
@@ -96,7 +97,7 @@ pub fn judge_on(
         // XFS returns the length requested, f2fs returns 0.
         returns_what_it_sent: !matches!(mount.fs_type.as_str(), "xfs" | "f2fs"),
         sends_later: sends_later(root, mount, stack),
-        thin: stack.layers.iter().any(|l| l.kind == Kind::Thin),
+        thin: stack.layers.iter().any(|l| l.kind == LayerKind::Thin),
         doctor: verdict.filter(|v| !refuted(v)).map_or(VerdictKind::Unknown, |v| v.kind),
     };
     let (delivery, why) = seen.judge();
@@ -176,10 +177,10 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     match (fs.diagnosis().ok().filter(blocked), obstacle) {
         (Some(diagnosis), _) => {
             let step = diagnosis.first_remedy().map_or(String::new(), |step| format!("; {step}"));
-            Blocked(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
+            TrimBlockedError(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
         }
         (None, Obstacle::Device | Obstacle::Option) => {
-            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why")).into()
+            TrimBlockedError(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why")).into()
         }
         (None, _) => anyhow::anyhow!("cannot trim {shown}: {obstacle}"),
     }

@@ -17,7 +17,7 @@ const INCOMPAT_64BIT: u32 = 0x80;
 
 /// The fields of the superblock that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Superblock {
+pub struct Ext4Superblock {
     /// Block size in bytes.
     pub block_size: u64,
     /// Number of blocks.
@@ -28,7 +28,7 @@ pub struct Superblock {
     pub made: u32,
 }
 
-impl Superblock {
+impl Ext4Superblock {
     /// Reads the superblock from the only device of a filesystem.
     pub fn of_device(stack: &Stack) -> io::Result<Self> {
         let layer = stack.top_layers().next().ok_or_else(|| io::Error::other("no device"))?;
@@ -126,23 +126,23 @@ mod tests {
 
     #[test]
     fn superblock_parse_reads_group_size() {
-        let parsed = Superblock::parse(&superblock()).unwrap();
+        let parsed = Ext4Superblock::parse(&superblock()).unwrap();
         assert_eq!((parsed.group_bytes(), parsed.size()), (128 << 20, 4 << 30));
         let mut wide = superblock();
         wide[0x60] = 0x80;
         wide[0x150] = 1;
-        assert_eq!(Superblock::parse(&wide).unwrap().blocks, (1 << 32) + 1_048_576);
+        assert_eq!(Ext4Superblock::parse(&wide).unwrap().blocks, (1 << 32) + 1_048_576);
     }
 
     #[test]
     fn superblock_parse_refuses_other_data() {
-        assert_eq!(Superblock::parse(&[0; 1024]), None);
-        assert_eq!(Superblock::parse(&superblock()[..100]), None);
+        assert_eq!(Ext4Superblock::parse(&[0; 1024]), None);
+        assert_eq!(Ext4Superblock::parse(&superblock()[..100]), None);
         let mut zero_groups = superblock();
         zero_groups[0x20..0x24].fill(0);
-        assert_eq!(Superblock::parse(&zero_groups), None);
+        assert_eq!(Ext4Superblock::parse(&zero_groups), None);
         let mut absurd = superblock();
         absurd[0x18] = 60;
-        assert_eq!(Superblock::parse(&absurd), None);
+        assert_eq!(Ext4Superblock::parse(&absurd), None);
     }
 }

@@ -2,21 +2,21 @@
 
 mod by_size;
 
-pub use by_size::{BySize, ByWhich};
+pub use by_size::{SizeRequestResult, SizeTrim};
 
-use super::activity::{Activity, DeviceActivity, OwnWrites};
+use super::activity::{ActivityDetector, DeviceActivity, OwnWrites};
 use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{Counting, FreeSpaceCache, Sendable, first_commands, sendable};
+use super::free_space::{CommandRules, FreeSpaceCache, SendableSpace, first_commands, sendable};
 use super::kernel_log::KernelLog;
-use super::layout::{Layout, binary};
+use super::layout::{WindowLayout, binary};
 use super::limit::CommandLimit;
-use super::watch::{ForegroundActivity, Watch};
+use super::watch::{ForegroundActivity, ForegroundWatch};
 use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
-use crate::host::discards::{Counts, Meter};
+use crate::host::discards::{LayerCounts, Meter};
 use crate::host::identity;
 use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
@@ -45,14 +45,14 @@ const SLOW_MAX: u32 = 4;
 
 /// Why a window could not be trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct WindowRefusal {
     /// The system's error.
     pub errno: Errno,
     /// The request was cut short, also when repeated.
     pub cut_short: bool,
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for WindowRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.errno {
             _ if self.cut_short => {
@@ -68,7 +68,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl Refused {
+impl WindowRefusal {
     /// The filesystem or its device has been removed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
@@ -89,7 +89,7 @@ pub struct WindowTrim {
     /// The outcome in the form that policies expect.
     pub outcome: TrimOutcome,
     /// The counts of each layer, including discards that earlier requests had left in flight.
-    pub layers: Counts,
+    pub layers: LayerCounts,
     /// Foreground activity during the trim.
     pub seen: ForegroundActivity,
     /// Discards counted at the device in excess of the filesystem's report. Not an error: its own
@@ -108,18 +108,18 @@ pub struct Filesystem {
     stack: Stack,
     /// `None` while released.
     file: Option<File>,
-    layout: Layout,
+    layout: WindowLayout,
     meter: Meter,
     drain: Drain,
     /// Discards may be in flight although the request has returned.
     pending: bool,
     /// Discards counted since.
-    late: Counts,
+    late: LayerCounts,
     /// Discards of failed requests were counted, and some of them may have arrived.
     unsure: bool,
-    watch: Watch,
+    watch: ForegroundWatch,
     limit: CommandLimit,
-    activity: Activity,
+    activity: ActivityDetector,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
     /// Number of slow reads of the free-space map in a row; after [`SLOW_MAX`] it is not read any
@@ -187,7 +187,7 @@ impl Filesystem {
         let Some(file) = file else {
             bail!("{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)")
         };
-        let layout = Layout::read(&root, &mount, &stack, &file)?;
+        let layout = WindowLayout::read(&root, &mount, &stack, &file)?;
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
         let ext4 = Ext4::of(&root, &mount, &stack);
         let name = name_for_good(&mount, &file);
@@ -195,11 +195,11 @@ impl Filesystem {
             meter: Meter::of_stack(Root::live().context("cannot open /")?, stack.clone()),
             drain: Drain::of(&mount.fs_type),
             pending: false,
-            late: Counts::default(),
+            late: LayerCounts::default(),
             unsure: false,
-            watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
+            watch: ForegroundWatch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
-            activity: Activity::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
+            activity: ActivityDetector::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
             kernel_log: KernelLog::of_stack(&stack),
             id: format!("{name}-{}", identity(&root, &stack, ext4.as_ref())),
             name,
@@ -259,7 +259,7 @@ impl Filesystem {
 
     /// The windows.
     #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &WindowLayout {
         &self.layout
     }
 
@@ -268,7 +268,7 @@ impl Filesystem {
         let shown = self.mount.mount_point.display().to_string();
         self.file().map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
         if let Some(file) = &self.file {
-            self.layout = Layout::read(&self.root, &self.mount, &self.stack, file)?;
+            self.layout = WindowLayout::read(&self.root, &self.mount, &self.stack, file)?;
         }
         self.known.forget();
         Ok(())
@@ -390,7 +390,7 @@ impl Filesystem {
             return window;
         }
         let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
-        let counting = Counting { least, command_max: request.command_max.0, commands_max: request.commands_max };
+        let counting = CommandRules { least, command_max: request.command_max.0, commands_max: request.commands_max };
         let device = self.mount.dev;
         let started = Instant::now();
         // Reading the map reads bitmaps, as trims do.
@@ -418,7 +418,7 @@ impl Filesystem {
     /// space (ext4, XFS). `true`: it may be less, because ext4 skips groups that were trimmed
     /// since the mount and have had no blocks freed, and does not show which. Not so before the
     /// first trim, or with a smaller minimum than the last.
-    pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(Sendable, bool)> {
+    pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(SendableSpace, bool)> {
         if !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return None;
         }
@@ -440,7 +440,7 @@ impl Filesystem {
     }
 
     /// Trims `window`, and waits until its discards are complete.
-    pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+    pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
         let mut sum: Option<WindowTrim> = None;
         for _ in 0..=REPEATS_MAX {
             let one = self.trim_once(window, min_extent)?;
@@ -455,12 +455,12 @@ impl Filesystem {
         }
         match sum {
             Some(trim) if !trim.seen.maybe_frozen => Ok(trim),
-            _ => Err(Refused { errno: Errno::INTR, cut_short: true }),
+            _ => Err(WindowRefusal { errno: Errno::INTR, cut_short: true }),
         }
     }
 
     /// Sends a request, and a second one if the kernel's log may have hidden a failure.
-    fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+    fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
         let first = self.request(window, min_extent)?;
         match self.kernel_log.silence() {
             Some(silence) if first.excess > Bytes::ZERO => {
@@ -471,7 +471,7 @@ impl Filesystem {
         }
     }
 
-    fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
+    fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
             // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
             let _ = ext4.last.forget();
@@ -492,11 +492,11 @@ impl Filesystem {
             Ok(returned) => returned,
             // The last ranges may be beyond the end, which only the kernel knows exactly.
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
-            Err(errno) => return Err(self.refuse(&counts, failed, Refused { errno, cut_short: errno == Errno::INTR })),
+            Err(errno) => return Err(self.refuse(&counts, failed, WindowRefusal { errno, cut_short: errno == Errno::INTR })),
         };
         // The device reported an error that the filesystem did not return.
         if failed > 0 {
-            return Err(self.refuse(&counts, failed, Refused { errno: Errno::IO, cut_short: false }));
+            return Err(self.refuse(&counts, failed, WindowRefusal { errno: Errno::IO, cut_short: false }));
         }
         let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counts.at(self.meter.ends()), took };
         let excess = self.excess(returned, &counts);
@@ -523,7 +523,7 @@ impl Filesystem {
 
     /// Devices count failed discards like successful ones. Those of a failed request are dropped
     /// from the counts, although some may have arrived if fewer than all `failed`.
-    fn refuse(&mut self, counts: &Counts, failed: u64, reason: Refused) -> Refused {
+    fn refuse(&mut self, counts: &LayerCounts, failed: u64, reason: WindowRefusal) -> WindowRefusal {
         self.unsure |= counts.at(self.meter.ends()).is_some_and(|counted| counted.count > failed);
         reason
     }
@@ -531,7 +531,7 @@ impl Filesystem {
     /// Ends a pass: waits for discards in flight and returns the counts since the last request.
     /// `nothing_yet`: no discard of the pass was counted, so one may still be on its way. Returns
     /// false if the counts are a minimum.
-    pub fn finish(&mut self, nothing_yet: bool) -> (Counts, bool) {
+    pub fn finish(&mut self, nothing_yet: bool) -> (LayerCounts, bool) {
         if nothing_yet {
             fitrim::settle(&self.meter, LATE_DISCARD_WAIT);
         }
@@ -547,7 +547,7 @@ impl Filesystem {
 
     /// Discards counted at the device in excess of ext4's report, which includes only successful
     /// ones. Zero with online discard, where the difference means nothing.
-    fn excess(&self, returned: Bytes, counts: &Counts) -> Bytes {
+    fn excess(&self, returned: Bytes, counts: &LayerCounts) -> Bytes {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
         let counted = says.then(|| counts.at(&self.stack.tops)).flatten();
         counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
@@ -598,7 +598,7 @@ impl Ext4 {
         }
         let layer = stack.top_layers().next()?;
         let last = LastTrim::of_device(root, &layer.name)?;
-        let ext4::Superblock { block_size, made, .. } = ext4::Superblock::of_device(stack).ok()?;
+        let ext4::Ext4Superblock { block_size, made, .. } = ext4::Ext4Superblock::of_device(stack).ok()?;
         let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
         let online = crate::doctor::discards_online(root, mount, stack);
         Some(Self { last, block_size, made, granularity, online, forget: false })

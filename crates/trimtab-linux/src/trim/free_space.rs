@@ -2,7 +2,7 @@
 //! window that a given number of discard commands covers.
 
 use crate::host::mountinfo::DevNumber;
-use crate::sys::fsmap::{self, Extent};
+use crate::sys::fsmap::{self, FsmapExtent};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const CALLS_MAX: usize = 64;
 
 /// Rules for counting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counting {
+pub struct CommandRules {
     /// Minimum extent in bytes; shorter free extents are not sent.
     pub least: u64,
     /// Maximum size of a command in bytes.
@@ -31,9 +31,9 @@ pub struct Counting {
 
 /// The start of `window` that at most this many commands trim, but at least one extent. Ends
 /// at the end of a free extent, or with the window if that needs no more commands.
-pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, counting: Counting) -> Result<TrimWindow, Errno> {
+pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, counting: CommandRules) -> Result<TrimWindow, Errno> {
     let end = window.start.saturating_add(window.len);
-    let mut cut = Cut { counting, sent: 0, end: None };
+    let mut cut = CommandCounter { counting, sent: 0, end: None };
     let mut from = window.start;
     for _ in 0..CALLS_MAX {
         let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
@@ -49,7 +49,7 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
 }
 
 /// Free extents, and the offset from which more may follow.
-pub type Listed = (Vec<Extent>, Option<u64>);
+pub type FreeExtentList = (Vec<FsmapExtent>, Option<u64>);
 
 /// A short-lived cache of free extents: each query makes ext4 list the metadata of all
 /// groups, which delays other threads on the CPU. Space used since the query is harmless,
@@ -58,7 +58,7 @@ pub type Listed = (Vec<Extent>, Option<u64>);
 pub struct FreeSpaceCache {
     from: u64,
     to: u64,
-    extents: Vec<Extent>,
+    extents: Vec<FsmapExtent>,
     read: Option<Instant>,
     /// The last answer came from a new query, not from the cache.
     pub is_fresh: bool,
@@ -82,7 +82,7 @@ impl FreeSpaceCache {
         last: u64,
         cut: bool,
         age_max: Duration,
-    ) -> Result<Listed, Errno> {
+    ) -> Result<FreeExtentList, Errno> {
         let (from, end) = (window.start, window.start.saturating_add(window.len));
         self.is_fresh = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
         if self.is_fresh {
@@ -96,12 +96,15 @@ impl FreeSpaceCache {
 
     /// The extents as the filesystem reports them for `from..end`: an earlier one starts at
     /// `from`.
-    fn between(&self, from: u64, end: u64, cut: bool) -> Listed {
+    fn between(&self, from: u64, end: u64, cut: bool) -> FreeExtentList {
         let first = self.extents.partition_point(|extent| extent.end() <= from);
         let those = self.extents.get(first..).unwrap_or_default().iter().take_while(|extent| extent.start < end);
-        let ends = |extent: &Extent| if cut { extent.end().min(end) } else { extent.end() };
-        let part =
-            |extent: &Extent| Extent { start: extent.start.max(from), len: ends(extent) - extent.start.max(from), free: extent.free };
+        let ends = |extent: &FsmapExtent| if cut { extent.end().min(end) } else { extent.end() };
+        let part = |extent: &FsmapExtent| FsmapExtent {
+            start: extent.start.max(from),
+            len: ends(extent) - extent.start.max(from),
+            free: extent.free,
+        };
         (those.map(part).collect(), Some(self.to).filter(|to| *to < end))
     }
 
@@ -153,7 +156,7 @@ pub struct SelectedExtents {
 pub fn pick(
     window: TrimWindow,
     picking: ExtentFilter,
-    mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>,
+    mut ask: impl FnMut(u64, u64) -> Result<FreeExtentList, Errno>,
 ) -> Result<SelectedExtents, Errno> {
     let end = window.start.saturating_add(window.len);
     let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
@@ -201,7 +204,7 @@ struct ExtentSelector {
 
 impl ExtentSelector {
     /// Adds the next free extent if it matches. Returns true when nothing more fits.
-    fn is_full(&mut self, extent: Extent) -> bool {
+    fn is_full(&mut self, extent: FsmapExtent) -> bool {
         let ExtentFilter { least, below, cut, begun, .. } = self.picking;
         let (begin, end) = (extent.start.max(self.window.start), extent.end().min(self.window.start.saturating_add(self.window.len)));
         if end <= begin {
@@ -233,7 +236,7 @@ impl ExtentSelector {
         begun && self.close()
     }
 
-    fn take(&mut self, extent: Extent, begin: u64, end: u64, least: Bytes) {
+    fn take(&mut self, extent: FsmapExtent, begin: u64, end: u64, least: Bytes) {
         let start = self.found.range.map_or(begin, |range| range.start);
         self.found.range = Some(TrimWindow { start, len: end - start });
         self.found.least = least;
@@ -254,7 +257,7 @@ fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
 
 /// Free space that a trim would send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sendable {
+pub struct SendableSpace {
     /// Bytes.
     pub bytes: u64,
     /// Number of free extents, or of parts where windows cut them.
@@ -263,10 +266,10 @@ pub struct Sendable {
 
 /// The free extents of at least `least` bytes in the windows, each cut at the borders of its
 /// window. The windows must be ordered and disjoint.
-pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], least: u64) -> Result<Sendable, Errno> {
-    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(Sendable::default()) };
+pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], least: u64) -> Result<SendableSpace, Errno> {
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(SendableSpace::default()) };
     let end = last.start.saturating_add(last.len);
-    let mut sum = Sendable::default();
+    let mut sum = SendableSpace::default();
     let mut from = first.start;
     loop {
         let (extents, next) = free_extents::<RECORDS_MANY>(&file, device, from, end)?;
@@ -278,8 +281,8 @@ pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], leas
     }
 }
 
-impl Sendable {
-    fn add(&mut self, extent: Extent, windows: &[TrimWindow], least: u64) {
+impl SendableSpace {
+    fn add(&mut self, extent: FsmapExtent, windows: &[TrimWindow], least: u64) {
         let behind = windows.partition_point(|w| w.start.saturating_add(w.len) <= extent.start);
         for window in windows[behind..].iter().take_while(|w| w.start < extent.end()) {
             let (start, end) = (extent.start.max(window.start), extent.end().min(window.start.saturating_add(window.len)));
@@ -292,16 +295,16 @@ impl Sendable {
 }
 
 /// Counts commands extent by extent.
-struct Cut {
-    counting: Counting,
+struct CommandCounter {
+    counting: CommandRules,
     sent: u64,
     /// End of the last extent that fits.
     end: Option<u64>,
 }
 
-impl Cut {
+impl CommandCounter {
     /// The end of the range if `extent` does not fit any more.
-    fn next(&mut self, extent: Extent) -> Option<u64> {
+    fn next(&mut self, extent: FsmapExtent) -> Option<u64> {
         if extent.len < self.counting.least.max(1) {
             return None;
         }
@@ -315,7 +318,7 @@ impl Cut {
 }
 
 /// The first free extents from `from` on, and the offset to continue from, if any.
-fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<Listed, Errno> {
+fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<FreeExtentList, Errno> {
     let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
     extents.retain(|extent| extent.free);
     Ok((extents, next))
@@ -325,15 +328,15 @@ fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, e
 mod tests {
     use super::*;
 
-    fn cut(extents: &[(u64, u64)], counting: Counting) -> Option<u64> {
-        let mut cut = Cut { counting, sent: 0, end: None };
-        extents.iter().find_map(|&(start, len)| cut.next(Extent { start, len, free: true }))
+    fn cut(extents: &[(u64, u64)], counting: CommandRules) -> Option<u64> {
+        let mut cut = CommandCounter { counting, sent: 0, end: None };
+        extents.iter().find_map(|&(start, len)| cut.next(FsmapExtent { start, len, free: true }))
     }
 
     #[test]
     fn first_commands_ends_after_last_fitting_extent() {
         let holes = [(10, 5), (20, 1), (30, 5), (40, 20)];
-        let counting = |commands_max| Counting { least: 2, command_max: 10, commands_max };
+        let counting = |commands_max| CommandRules { least: 2, command_max: 10, commands_max };
         assert_eq!(cut(&holes, counting(1)), Some(15));
         // The extent of a single byte is not sent.
         assert_eq!(cut(&holes, counting(2)), Some(35));
@@ -344,15 +347,15 @@ mod tests {
         assert_eq!([0, 10, 15, 100, 200].map(|end| up_to(window, end).len), [0, 0, 5, 90, 90]);
         assert_eq!(up_to(window, 15).start, 10);
         // At least one extent, however many commands it takes.
-        assert_eq!(cut(&[(0, 100), (200, 1)], Counting { least: 0, ..counting(1) }), Some(100));
+        assert_eq!(cut(&[(0, 100), (200, 1)], CommandRules { least: 0, ..counting(1) }), Some(100));
     }
 
     #[test]
     fn sendable_cuts_extents_at_window_borders() {
         let windows = [TrimWindow { start: 100, len: 100 }, TrimWindow { start: 200, len: 100 }, TrimWindow { start: 400, len: 100 }];
         let sum = |extents: &[(u64, u64)], least| {
-            let mut sum = Sendable::default();
-            extents.iter().for_each(|&(start, len)| sum.add(Extent { start, len, free: true }, &windows, least));
+            let mut sum = SendableSpace::default();
+            extents.iter().for_each(|&(start, len)| sum.add(FsmapExtent { start, len, free: true }, &windows, least));
             (sum.bytes, sum.extents)
         };
         assert_eq!(sum(&[(0, 1000)], 0), (300, 3));
@@ -367,14 +370,14 @@ mod tests {
     fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: ExtentFilter) -> (Option<(u64, u64)>, Option<u64>, bool) {
         let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
         let mut picker = ExtentSelector { picking, window, left, seen: 0, found: SelectedExtents::default() };
-        let full = extents.iter().any(|&(start, len)| picker.is_full(Extent { start, len, free: true }));
+        let full = extents.iter().any(|&(start, len)| picker.is_full(FsmapExtent { start, len, free: true }));
         let SelectedExtents { range, reach, is_cut, .. } = picker.found;
         (range.map(|range| (range.start, range.len)), full.then_some(reach), is_cut)
     }
 
     #[test]
     fn cached_list_equals_direct_query() {
-        let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
+        let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| FsmapExtent { start, len, free: true }).to_vec();
         let known = FreeSpaceCache { from: 0, to: 210, extents, read: None, is_fresh: false };
         let list = |from, end| {
             let (extents, next) = known.between(from, end, from == 50);
@@ -417,7 +420,7 @@ mod tests {
     fn free_extents_on_tmpfs_is_unsupported() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         let window = TrimWindow { start: 0, len: 1 << 20 };
-        let counting = Counting { least: 0, command_max: u64::MAX, commands_max: 1 };
+        let counting = CommandRules { least: 0, command_max: u64::MAX, commands_max: 1 };
         assert!(first_commands(&shm, DevNumber { major: 0, minor: 1 }, window, counting).is_err());
     }
 }

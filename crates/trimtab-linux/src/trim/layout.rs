@@ -21,7 +21,7 @@ const GRANULE_MIN: u64 = 64 << 10;
 
 /// The windows of one filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct WindowLayout {
     /// By address. Together they cover the filesystem.
     pub windows: Vec<TrimWindow>,
     /// Smallest part of a window that may be trimmed; [`Bytes::MAX`]: only whole windows.
@@ -39,12 +39,12 @@ pub struct Layout {
     pub remark: Option<String>,
 }
 
-impl Layout {
+impl WindowLayout {
     /// Reads the layout of the filesystem `mount`, open as `file`.
     pub fn read(root: &Root, mount: &Mount, stack: &Stack, file: &File) -> anyhow::Result<Self> {
         let granule = Bytes(cut_unit(root, stack));
         match mount.fs_type.as_str() {
-            "ext4" | "ext3" | "ext2" => Ok(match ext4::Superblock::of_device(stack) {
+            "ext4" | "ext3" | "ext2" => Ok(match ext4::Ext4Superblock::of_device(stack) {
                 Ok(superblock) => Self::ext4(&superblock, if marks_whole_groups_only(root) { granule } else { Bytes::MAX }),
                 Err(error) => {
                     Self::whole(format!("cannot read the superblock ({error}); trimmed in one request instead of by block groups"))
@@ -68,7 +68,7 @@ impl Layout {
 
     /// Whole block groups, merged if there are too many.
     #[must_use]
-    pub fn ext4(superblock: &ext4::Superblock, tail: Bytes) -> Self {
+    pub fn ext4(superblock: &ext4::Ext4Superblock, tail: Bytes) -> Self {
         let group = superblock.group_bytes().max(1);
         let groups = superblock.size().div_ceil(group);
         let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
@@ -87,7 +87,7 @@ impl Layout {
 
     /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
     #[must_use]
-    pub fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
+    pub fn xfs(geometry: &xfs::XfsSizes, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
@@ -110,7 +110,7 @@ impl Layout {
     /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
     /// the range, so a window that begins inside a chunk skips that chunk.
     #[must_use]
-    pub fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
+    pub fn btrfs(chunks: &[btrfs::BtrfsChunk]) -> Self {
         let mut windows: Vec<TrimWindow> =
             chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
         windows.sort_unstable_by_key(|window| window.start);
@@ -226,25 +226,25 @@ mod tests {
 
     #[test]
     fn xfs_windows_stay_inside_their_group() {
-        let geometry = xfs::Geometry { block_size: 4096, ag_blocks: 327_680, data_blocks: 1_000_000, realtime_blocks: 0, uuid: [0; 16] };
-        let layout = Layout::xfs(&geometry, Bytes(64 << 10));
+        let geometry = xfs::XfsSizes { block_size: 4096, ag_blocks: 327_680, data_blocks: 1_000_000, realtime_blocks: 0, uuid: [0; 16] };
+        let layout = WindowLayout::xfs(&geometry, Bytes(64 << 10));
         assert!(covered(&layout.windows, 0, 4_096_000_000));
         let group = geometry.group_bytes();
         assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
         // Many small groups are merged; groups stay whole.
-        let tiny = xfs::Geometry { ag_blocks: 16, data_blocks: 1 << 40, realtime_blocks: u64::MAX, ..geometry };
-        let many = Layout::xfs(&tiny, Bytes(64 << 10));
+        let tiny = xfs::XfsSizes { ag_blocks: 16, data_blocks: 1 << 40, realtime_blocks: u64::MAX, ..geometry };
+        let many = WindowLayout::xfs(&tiny, Bytes(64 << 10));
         assert!(many.windows.len() <= 2 * WINDOWS_MAX + 1, "{}", many.windows.len());
         assert!(many.windows.iter().all(|w| w.start % tiny.group_bytes() == 0));
         assert!(covered(&many.windows, 0, u64::MAX));
         // If cuts would lose space, groups stay whole.
-        assert_eq!(Layout::xfs(&geometry, Bytes::MAX).windows.len(), 4);
+        assert_eq!(WindowLayout::xfs(&geometry, Bytes::MAX).windows.len(), 4);
     }
 
     #[test]
     fn ext4_windows_are_whole_groups_when_merged() {
-        let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768, made: 0 };
-        let layout = Layout::ext4(&superblock, Bytes::MAX);
+        let superblock = ext4::Ext4Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768, made: 0 };
+        let layout = WindowLayout::ext4(&superblock, Bytes::MAX);
         assert!(layout.windows.len() <= WINDOWS_MAX);
         assert!(layout.windows.iter().all(|w| w.start % superblock.group_bytes() == 0));
         assert!(covered(&layout.windows, 0, superblock.size()));
@@ -255,7 +255,10 @@ mod tests {
     #[test]
     fn ext4_unit_names_groups_per_window() {
         let of = |groups: u64| {
-            Layout::ext4(&ext4::Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768, made: 0 }, Bytes(64))
+            WindowLayout::ext4(
+                &ext4::Ext4Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768, made: 0 },
+                Bytes(64),
+            )
         };
         let (few, most, many) = (of(1024), of(1 << 14), of((1 << 14) + 1));
         assert_eq!((few.windows.len(), few.windows[1].len, few.unit.as_str()), (1024, 128 << 20, "block groups of 128 MiB"));
@@ -267,8 +270,8 @@ mod tests {
     #[test]
     fn xfs_windows_are_1_gib_and_realtime_follows() {
         let geometry =
-            xfs::Geometry { block_size: 4096, ag_blocks: 1 << 19, data_blocks: 1 << 20, realtime_blocks: 1 << 18, uuid: [0; 16] };
-        let layout = Layout::xfs(&geometry, Bytes(64 << 10));
+            xfs::XfsSizes { block_size: 4096, ag_blocks: 1 << 19, data_blocks: 1 << 20, realtime_blocks: 1 << 18, uuid: [0; 16] };
+        let layout = WindowLayout::xfs(&geometry, Bytes(64 << 10));
         let gib = |n: u64| n << 30;
         let starts: Vec<(u64, u64)> = layout.windows.iter().map(|w| (w.start, w.len)).collect();
         // Windows are at least an allocation group; the realtime part is cut alike.
@@ -278,16 +281,16 @@ mod tests {
 
     #[test]
     fn btrfs_windows_are_chunks_and_others_are_ranges() {
-        let chunk = btrfs::Chunk::of;
-        let chunks = Layout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
+        let chunk = btrfs::BtrfsChunk::of;
+        let chunks = WindowLayout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
         let window = |start, len| TrimWindow { start, len };
         assert_eq!(chunks.windows, [window(1 << 20, 1 << 30), window(1 << 40, 5)], "where they lie; empty ones are none");
-        let ranges = Layout::ranges(1000 << 20, 1 << 30);
+        let ranges = WindowLayout::ranges(1000 << 20, 1 << 30);
         assert_eq!((ranges.windows.len(), ranges.windows[3].len, ranges.sure_until), (4, 256 << 20, 1000 << 20));
         assert!(covered(&ranges.windows, 0, 1 << 30));
-        let large = Layout::ranges(0, 1 << 50);
+        let large = WindowLayout::ranges(0, 1 << 50);
         assert_eq!((large.windows.len(), large.windows[0].len), (WINDOWS_MAX, 1 << 36));
-        let whole = Layout::whole("why".to_owned());
+        let whole = WindowLayout::whole("why".to_owned());
         assert_eq!((whole.windows, whole.remark.as_deref()), (vec![TrimWindow { start: 0, len: u64::MAX }], Some("why")));
     }
 
@@ -340,7 +343,7 @@ mod tests {
             std::fs::write(at.join("queue/discard_granularity"), granularity).unwrap();
             std::fs::write(at.join("discard_alignment"), alignment).unwrap();
             let dev = crate::host::mountinfo::DevNumber { major: 8, minor: 0 };
-            let kind = crate::host::block::Kind::Drive(crate::host::block::Bus::Ata);
+            let kind = crate::host::block::LayerKind::Drive(crate::host::block::Bus::Ata);
             crate::host::block::Layer { name: name.into(), label: None, kind, sys, dev, size: Bytes::ZERO, below: vec![] }
         };
         let layers = vec![

@@ -9,7 +9,7 @@
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
-use crate::session::notes::{Change, Note, Notes, Undone};
+use crate::session::notes::{Change, Note, Notes, UndoResult};
 use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use trimtab_drive::units::Bytes;
 
 /// A queue whose limit may be changed.
 #[derive(Debug)]
-struct Queue {
+struct DeviceQueue {
     limit: PathBuf,
     /// Directory and name of its note.
     notes: Notes,
@@ -38,7 +38,7 @@ struct LoweredLimit {
 /// The command limits of all devices of a filesystem. Restored on drop.
 #[derive(Debug, Default)]
 pub struct CommandLimit {
-    queues: Vec<Queue>,
+    queues: Vec<DeviceQueue>,
 }
 
 impl CommandLimit {
@@ -49,7 +49,7 @@ impl CommandLimit {
     }
 
     fn with_notes(notes: &Notes, root: &Root, stack: &Stack) -> Self {
-        let mut queues: Vec<Queue> = Vec::new();
+        let mut queues: Vec<DeviceQueue> = Vec::new();
         for layer in stack.top_layers() {
             let directory = layer.queue();
             let limit = directory.join("discard_max_bytes");
@@ -58,7 +58,7 @@ impl CommandLimit {
             let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
             let name = format!("limit-{disk}");
             if !queues.iter().any(|q| q.limit == limit) {
-                queues.push(Queue { limit, notes: notes.clone(), name, granularity, lowered: None, inexact: None });
+                queues.push(DeviceQueue { limit, notes: notes.clone(), name, granularity, lowered: None, inexact: None });
             }
         }
         Self { queues }
@@ -73,19 +73,19 @@ impl CommandLimit {
     /// As [`Self::set`], unless it makes no difference for a command of `long` bytes. A change
     /// stops the device's queue for about 20 ms (Linux 6.18), delaying foreground I/O.
     pub fn set_for(&mut self, long: Bytes, most: Bytes) -> io::Result<()> {
-        let enough = |queue: &Queue| queue.now().is_ok_and(|now| now >= long.0);
+        let enough = |queue: &DeviceQueue| queue.now().is_ok_and(|now| now >= long.0);
         if long <= most && self.queues.iter().all(enough) { Ok(()) } else { self.set(most) }
     }
 
     /// Restores every limit lowered by this process. The drives' locks need not be held.
     pub fn restore(&mut self) -> io::Result<()> {
-        self.queues.iter_mut().map(Queue::restore).fold(Ok(()), io::Result::and)
+        self.queues.iter_mut().map(DeviceQueue::restore).fold(Ok(()), io::Result::and)
     }
 
     /// A remark for each limit that could not be restored exactly, because the kernel rejected
     /// the value. Each is returned once.
     pub fn remarks(&mut self) -> impl Iterator<Item = String> {
-        let one = |queue: &mut Queue| {
+        let one = |queue: &mut DeviceQueue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
             Some(format!("{file} was {before} and is {now}, the nearest value that the kernel accepts"))
         };
@@ -101,7 +101,7 @@ impl CommandLimit {
     }
 }
 
-impl Queue {
+impl DeviceQueue {
     fn now(&self) -> io::Result<u64> {
         let text = std::fs::read_to_string(&self.limit)?;
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a number", self.limit.display())))
@@ -146,7 +146,7 @@ impl Queue {
         // If the device is gone, or the limit was changed since, there is nothing to restore.
         let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
         let undone = note.put_back()?;
-        let now = self.now().ok().filter(|now| undone == Undone::PutBack && *now != before);
+        let now = self.now().ok().filter(|now| undone == UndoResult::PutBack && *now != before);
         self.inexact = now.map(|now| (before, now)).or(self.inexact);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Queue {
             return false;
         }
         let taken = self.notes.take_over(&self.name).ok().flatten();
-        taken.is_some_and(|(left, gone)| gone && left.undone == Undone::PutBack)
+        taken.is_some_and(|(left, gone)| gone && left.undone == UndoResult::PutBack)
     }
 }
 
@@ -171,7 +171,7 @@ impl Drop for CommandLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::block::{Bus, Kind, Layer};
+    use crate::host::block::{Bus, Layer, LayerKind};
     use crate::host::mountinfo::DevNumber;
 
     /// A drive `sda` with a limit of 1 MiB.
@@ -188,7 +188,7 @@ mod tests {
             std::fs::create_dir_all(sys.join("queue")).unwrap();
             std::fs::write(sys.join("queue/discard_granularity"), "4096\n").unwrap();
             let dev = DevNumber { major: 8, minor: 0 };
-            let kind = Kind::Drive(Bus::Other);
+            let kind = LayerKind::Drive(Bus::Other);
             let layer = Layer { name: "sda".into(), label: None, kind, sys, dev, size: Bytes(1 << 30), below: Vec::new() };
             let machine =
                 Self { directory, root: Root::live().unwrap(), stack: Stack { layers: vec![layer], tops: vec![0], ..Stack::default() } };

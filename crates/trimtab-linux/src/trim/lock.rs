@@ -18,7 +18,7 @@ pub struct DriveLocks {
 }
 
 impl DriveLocks {
-    /// Takes the locks. Fails with [`Busy`] if another process holds one.
+    /// Takes the locks. Fails with [`DriveBusyError`] if another process holds one.
     pub fn take(stack: &Stack, directory: &Path) -> anyhow::Result<Self> {
         let held = directory_of_locks(directory)?;
         // Always in the same order, so that two processes cannot deadlock.
@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_millis(50);
 impl DriveLocks {
     /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before that.
     /// Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
-    pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Self> {
+    pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&DriveBusyError)) -> anyhow::Result<Self> {
         let began = Instant::now();
         let mut waiting = Some(waiting);
         loop {
@@ -46,7 +46,7 @@ impl DriveLocks {
                 Ok(locks) => return Ok(locks),
                 Err(error) => error,
             };
-            let Some(busy) = error.downcast_ref::<Busy>().filter(|_| began.elapsed() < patience) else { return Err(error) };
+            let Some(busy) = error.downcast_ref::<DriveBusyError>().filter(|_| began.elapsed() < patience) else { return Err(error) };
             if let Some(waiting) = waiting.take() {
                 waiting(busy);
             }
@@ -58,14 +58,14 @@ impl DriveLocks {
 
 /// Another process is trimming the drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Busy {
+pub struct DriveBusyError {
     /// The drive.
     pub drive: String,
     /// The process that holds the lock, if it is recorded.
     pub process: Option<u32>,
 }
 
-impl std::fmt::Display for Busy {
+impl std::fmt::Display for DriveBusyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
             Some(process) => match command_line(process) {
@@ -77,7 +77,7 @@ impl std::fmt::Display for Busy {
     }
 }
 
-impl std::error::Error for Busy {}
+impl std::error::Error for DriveBusyError {}
 
 /// The directory for locks and notes. It is owned by this user and not writable by others, so
 /// its contents come from this program.
@@ -94,7 +94,7 @@ fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();
             let _ = (&mut file).take(20).read_to_string(&mut text);
-            bail!(Busy { drive: drive.to_owned(), process: text.trim().parse().ok() });
+            bail!(DriveBusyError { drive: drive.to_owned(), process: text.trim().parse().ok() });
         }
         Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
@@ -106,7 +106,7 @@ fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::block::{Bus, Kind, Layer};
+    use crate::host::block::{Bus, Layer, LayerKind};
     use crate::host::mountinfo::DevNumber;
     use std::path::PathBuf;
     use trimtab_drive::units::Bytes;
@@ -115,7 +115,7 @@ mod tests {
         let layer = |name: &&str| Layer {
             name: (*name).to_owned(),
             label: None,
-            kind: Kind::Drive(Bus::Other),
+            kind: LayerKind::Drive(Bus::Other),
             sys: PathBuf::new(),
             dev: DevNumber { major: 0, minor: 0 },
             size: Bytes::ZERO,
@@ -129,7 +129,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let locks = DriveLocks::take(&stack(&["sda", "sdb"]), directory.path()).unwrap();
         let busy = DriveLocks::take(&stack(&["sdb", "sdc"]), directory.path()).unwrap_err();
-        assert_eq!(busy.downcast_ref::<Busy>(), Some(&Busy { drive: "sdb".into(), process: Some(std::process::id()) }));
+        assert_eq!(busy.downcast_ref::<DriveBusyError>(), Some(&DriveBusyError { drive: "sdb".into(), process: Some(std::process::id()) }));
         DriveLocks::take(&stack(&["sdd"]), directory.path()).unwrap();
         drop(locks);
         DriveLocks::take(&stack(&["sdb"]), directory.path()).unwrap();
@@ -143,10 +143,10 @@ mod tests {
         let mut said = None;
         let began = Instant::now();
         let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::from_millis(200), |busy| said = Some(busy.to_string())).unwrap_err();
-        assert!(error.is::<Busy>() && began.elapsed() >= Duration::from_millis(200));
+        assert!(error.is::<DriveBusyError>() && began.elapsed() >= Duration::from_millis(200));
         assert!(said.unwrap().contains(&format!("by process {}", std::process::id())));
         let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::ZERO, |_| panic!("it does not wait")).unwrap_err();
-        assert!(error.is::<Busy>());
+        assert!(error.is::<DriveBusyError>());
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 std::thread::sleep(Duration::from_millis(150));

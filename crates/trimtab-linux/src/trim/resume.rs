@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_sim::policy::State;
+use trimtab_sim::policy::PolicyState;
 
 /// Environment variable that overrides the state directory.
 pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
@@ -23,7 +23,7 @@ const AGE_MAX_S: u64 = 7 * 86_400;
 /// An interrupted pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Interrupted {
+pub struct InterruptedPass {
     /// Version of the file format.
     pub version: u32,
     /// The policy and its settings.
@@ -40,11 +40,11 @@ pub struct Interrupted {
     pub sent_bytes: u64,
 }
 
-impl Interrupted {
+impl InterruptedPass {
     /// The state in the form that the policy expects.
     #[must_use]
-    pub fn policy_state(&self) -> State {
-        let mut state = State::default();
+    pub fn policy_state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         for (name, value) in &self.state {
             state.set(name, *value);
         }
@@ -67,14 +67,14 @@ impl ResumeFile {
 
     /// The stored state; `None` if it is missing, unreadable or too old.
     #[must_use]
-    pub fn load(&self, now_unix_s: u64) -> Option<Interrupted> {
-        let found: Interrupted = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
+    pub fn load(&self, now_unix_s: u64) -> Option<InterruptedPass> {
+        let found: InterruptedPass = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
         let age = now_unix_s.checked_sub(found.started_unix_s)?;
         (found.version == 1 && age <= AGE_MAX_S).then_some(found)
     }
 
     /// Stores `interrupted` atomically: the file is always the old or the new one.
-    pub fn save(&self, interrupted: &Interrupted) -> io::Result<()> {
+    pub fn save(&self, interrupted: &InterruptedPass) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(interrupted)?;
         let (directory, name) = self.place();
         Dir::open_or_make(directory)?.write_atomically(name, PRIVATE_FILE, |file| file.write_all(&text))
@@ -100,7 +100,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = ResumeFile::new(&directory.path().join("new"), "ext4-00");
         assert_eq!(file.load(1000), None);
-        let pass = Interrupted {
+        let pass = InterruptedPass {
             version: 1,
             policy: "none".into(),
             min_extent: 0,

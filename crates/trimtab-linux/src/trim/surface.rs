@@ -1,17 +1,20 @@
 //! A mounted filesystem as the surface of a trim policy: polls it, trims it, accounts for it.
 
-use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim};
-use crate::host::discards::Counts;
+use super::filesystem::{Filesystem, SizeRequestResult, WindowRefusal, WindowTrim};
+use crate::host::discards::LayerCounts;
 use crate::sys::clock::unix_now;
 use std::time::Instant;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
+use trimtab_sim::policy::{
+    Driver, ExtentSizeClasses, NowPolicy, Observation, PolicyState, RefusalAction, RefusalLimits, Surface, TrimRequest, TrimResponse,
+    TurnResult,
+};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
 /// State that only the caller knows.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct World {
+pub struct CallerState {
     /// Bytes written, by the best counter available.
     pub written: Option<Bytes>,
     /// Resolution of that counter.
@@ -28,7 +31,7 @@ pub struct Account {
     /// Requests, by address space covered; the accepted part is what the devices counted.
     pub discards: Discards,
     /// The counts of each layer; [`Discards::accepted`] is the sum over the lowest ones.
-    pub layers: Counts,
+    pub layers: LayerCounts,
     /// The counts are a minimum: discards were in flight at the end, or requests failed.
     pub is_minimum: bool,
     /// Address space covered by successful requests, except trials, which are repeated in full.
@@ -42,7 +45,7 @@ pub struct Account {
     /// [`WindowTrim::excess`](super::filesystem::WindowTrim).
     pub excess: Bytes,
     /// Windows refused, with the reasons.
-    pub refusals: Vec<(TrimWindow, Refused)>,
+    pub refusals: Vec<(TrimWindow, WindowRefusal)>,
     /// Time inside requests.
     pub trimming: Nanos,
     /// The longest request.
@@ -86,7 +89,7 @@ impl Account {
             .to_owned()
     }
 
-    fn refuse(&mut self, window: TrimWindow, reason: Refused) {
+    fn refuse(&mut self, window: TrimWindow, reason: WindowRefusal) {
         self.discards.refuse(Amount::new(1, window.len), reason.errno.raw_os_error());
         self.refusals.push((window, reason));
     }
@@ -100,25 +103,25 @@ pub fn at_least(is_minimum: bool, count: &str) -> String {
 
 /// A mounted filesystem in the form that a policy works on, with the account of its requests.
 #[derive(Debug)]
-pub struct Mounted<'a> {
+pub struct FilesystemSurface<'a> {
     /// The filesystem. The caller holds its drives' locks.
     pub fs: &'a mut Filesystem,
     /// State known to the caller.
-    pub world: World,
+    pub world: CallerState,
     /// Totals of the requests.
     pub account: &'a mut Account,
     /// Restricts the policy to these windows.
     pub only: Option<&'a [TrimWindow]>,
 }
 
-impl Surface for Mounted<'_> {
-    type Refusal = Refused;
+impl Surface for FilesystemSurface<'_> {
+    type Refusal = WindowRefusal;
 
     fn look(&mut self) -> Observation<'_> {
         let look = self.fs.look();
         self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
         let by_size = self.fs.goes_by_size();
-        let World { written, written_step, shutting_down, on_battery } = self.world;
+        let CallerState { written, written_step, shutting_down, on_battery } = self.world;
         let layout = self.fs.layout();
         Observation {
             now: unix_now(),
@@ -142,7 +145,7 @@ impl Surface for Mounted<'_> {
         }
     }
 
-    fn trim(&mut self, request: TrimRequest) -> Trim<Refused> {
+    fn trim(&mut self, request: TrimRequest) -> TrimResponse<WindowRefusal> {
         if let Some(sizes) = request.sizes {
             return self.trim_by_size(&request, sizes, Instant::now());
         }
@@ -155,7 +158,7 @@ impl Surface for Mounted<'_> {
                     done.outcome.asked = Bytes(request.window.len);
                 }
                 self.account.add(&done, &self.fs.stack().ends(), done.outcome.asked, request.trial);
-                Trim::Done { outcome: done.outcome, waited: done.seen.wait_max }
+                TrimResponse::Done { outcome: done.outcome, waited: done.seen.wait_max }
             }
             Err(reason) => {
                 let lasting = reason.is_final();
@@ -163,20 +166,20 @@ impl Surface for Mounted<'_> {
                 if !request.trial || lasting {
                     self.account.refuse(window, reason);
                 }
-                Trim::Refused { tried: window, reason, lasting }
+                TrimResponse::Refused { tried: window, reason, lasting }
             }
         }
     }
 }
 
-impl Mounted<'_> {
+impl FilesystemSurface<'_> {
     /// Trims the next extents by size. If the free-space map becomes unavailable, the last round
     /// trims the rest as whole windows.
-    fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Trim<Refused> {
+    fn trim_by_size(&mut self, request: &TrimRequest, sizes: ExtentSizeClasses, started: Instant) -> TrimResponse<WindowRefusal> {
         let window = request.window;
         match self.fs.trim_by_size(request, sizes, started) {
-            Ok(ByWhich::PutOff) => Trim::PutOff,
-            Ok(ByWhich::Size(done)) => {
+            Ok(SizeRequestResult::PutOff) => TrimResponse::PutOff,
+            Ok(SizeRequestResult::Size(done)) => {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
                     self.account.add(trim, &self.fs.stack().ends(), Bytes(range.len), request.trial);
                     self.account.gone_over =
@@ -184,19 +187,19 @@ impl Mounted<'_> {
                 }
                 self.account.gone_over =
                     self.account.gone_over.saturating_add(Bytes(done.outcome.asked.0 / u64::from(sizes.rounds.max(1))));
-                Trim::Done { waited: done.trim.and_then(|trim| trim.seen.wait_max), outcome: done.outcome }
+                TrimResponse::Done { waited: done.trim.and_then(|trim| trim.seen.wait_max), outcome: done.outcome }
             }
-            Ok(ByWhich::Window) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
-            Ok(ByWhich::Window) => {
+            Ok(SizeRequestResult::Window) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
+            Ok(SizeRequestResult::Window) => {
                 let outcome = TrimOutcome { asked: Bytes(window.len), counted: Some(Amount::default()), ..TrimOutcome::default() };
-                Trim::Done { outcome, waited: None }
+                TrimResponse::Done { outcome, waited: None }
             }
             Err(reason) => {
                 let lasting = reason.is_final();
                 if !request.trial || lasting {
                     self.account.refuse(window, reason);
                 }
-                Trim::Refused { tried: window, reason, lasting }
+                TrimResponse::Refused { tried: window, reason, lasting }
             }
         }
     }
@@ -205,12 +208,13 @@ impl Mounted<'_> {
 /// Trims `windows` immediately, skipping those that fail, until `stop` returns true. For the
 /// whole filesystem, this is what `fstrim` does.
 pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, mut stop: impl FnMut(&Account) -> bool) -> Account {
-    let mut driver = Driver::new(Box::new(Now::new(min_extent, &State::default())), Patience { tries: 1, windows: u32::MAX });
+    let mut driver =
+        Driver::new(Box::new(NowPolicy::new(min_extent, &PolicyState::default())), RefusalLimits { tries: 1, windows: u32::MAX });
     let mut account = Account::default();
     loop {
-        let world = World::default();
-        let turn = driver.turn(&mut Mounted { fs, world, account: &mut account, only: Some(windows) });
-        let over = matches!(turn, Turn::Nothing | Turn::Wait(_) | Turn::Refused { then: Then::Never, .. });
+        let world = CallerState::default();
+        let turn = driver.turn(&mut FilesystemSurface { fs, world, account: &mut account, only: Some(windows) });
+        let over = matches!(turn, TurnResult::Nothing | TurnResult::Wait(_) | TurnResult::Refused { then: RefusalAction::Never, .. });
         if over || stop(&account) {
             account.finish(fs);
             return account;
@@ -227,7 +231,7 @@ mod tests {
     fn probed_extent_is_sent_twice_and_counted_once() {
         let trim = |asked, bytes| WindowTrim {
             outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
-            layers: Counts::of(&[Some(Amount::new(1, bytes))]),
+            layers: LayerCounts::of(&[Some(Amount::new(1, bytes))]),
             seen: ForegroundActivity::default(),
             excess: Bytes::ZERO,
         };

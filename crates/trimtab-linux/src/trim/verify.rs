@@ -19,17 +19,17 @@ use crate::host::drive;
 use crate::host::mountinfo::DevNumber;
 use crate::host::stat::DiskStat;
 use crate::session::directories::run_directory;
-use crate::session::discard_option::Discard;
+use crate::session::discard_option::DiscardOption;
 use crate::session::safety::Workspace;
 use crate::sys::interrupt;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
-use crate::trim::lock::{Busy, DriveLocks};
+use crate::trim::lock::{DriveBusyError, DriveLocks};
 use crate::trim::surface::at_once;
 use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
-use extents::{DeviceExtent, Extent, Mapper};
-use readback::{BLOCK, Content, RawDevice, interior};
+use extents::{DeviceExtent, MappedExtent, Mapper};
+use readback::{BLOCK, BlockContents, RawDevice, interior};
 use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -43,7 +43,7 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 use trimtab_sim::target::TrimWindow;
-use verdict::{Later, Observed, Promise, VerdictKind};
+use verdict::{DiscardDelay, Promise, ProofObservations, VerdictKind};
 
 const PIECE_MIN: u64 = 1 << 20;
 /// Maximum file size, for large discard units (thin pools, memory cards).
@@ -55,7 +55,7 @@ const FREE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Options for a proof.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProofOptions {
     /// Bytes to free; the same amount is kept for comparison.
     pub size: Bytes,
     /// Wait after the trim before reading back.
@@ -84,11 +84,11 @@ pub struct Proof {
     /// Discard unit.
     pub unit_bytes: u64,
     /// Contents of the freed blocks of 4096 B.
-    pub freed: Content,
+    pub freed: BlockContents,
     /// Contents of the same blocks in a second read.
-    pub freed_again: Content,
+    pub freed_again: BlockContents,
     /// Contents of the blocks of the kept files.
-    pub kept: Content,
+    pub kept: BlockContents,
     /// The drive's promise for reads after TRIM.
     pub promise: Promise,
     /// Discards counted at each layer.
@@ -100,14 +100,14 @@ pub struct Proof {
 }
 
 /// Bytes that a proof on the filesystem of `path` writes, and the space it needs.
-pub fn space(path: &Path, options: &Options) -> anyhow::Result<Bytes> {
+pub fn space(path: &Path, options: &ProofOptions) -> anyhow::Result<Bytes> {
     let fs = Filesystem::open(path)?;
     let (piece, count) = pieces(discard_unit(&fs), options);
     Ok(Bytes(piece.saturating_mul(2 * count)))
 }
 
 /// Size of the files, and the number of files to free.
-fn pieces(unit: u64, options: &Options) -> (u64, u64) {
+fn pieces(unit: u64, options: &ProofOptions) -> (u64, u64) {
     let piece = unit.saturating_mul(4).clamp(PIECE_MIN, PIECE_MAX);
     (piece, (options.size.0 / piece).clamp(2, 1024))
 }
@@ -117,7 +117,7 @@ fn discard_unit(fs: &Filesystem) -> u64 {
 }
 
 /// Runs the proof in `workspace`. Calls `waiting` before waiting for another trim.
-pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Proof> {
+pub fn prove(workspace: &Workspace, options: &ProofOptions, waiting: impl FnOnce(&DriveBusyError)) -> anyhow::Result<Proof> {
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
@@ -133,7 +133,7 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
         proof.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
     if let Err(error) = prove_repeatedly(workspace, &mut fs, options, &mut proof) {
-        if !error.is::<Unmappable>() {
+        if !error.is::<UnmappableFileError>() {
             return Err(error);
         }
         proof.verdict = VerdictKind::Unknown;
@@ -155,7 +155,7 @@ enum AttemptResult {
 
 /// Repeats the proof until the result can be attributed to the drive. If other processes
 /// write, a result against the drive must be the same in every attempt.
-fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &ProofOptions, proof: &mut Proof) -> anyhow::Result<()> {
     let mut seen: Vec<VerdictKind> = Vec::new();
     let mut reused = 0;
     for number in 1..=TRIES {
@@ -191,17 +191,17 @@ const DIRECTORY: &str = "verify";
 
 /// The place of a file cannot be determined. The proof is impossible, which is not a failure.
 #[derive(Debug)]
-struct Unmappable(String);
+struct UnmappableFileError(String);
 
-impl std::fmt::Display for Unmappable {
+impl std::fmt::Display for UnmappableFileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Unmappable {}
+impl std::error::Error for UnmappableFileError {}
 
-fn blank(fs: &Filesystem, options: &Options) -> Proof {
+fn blank(fs: &Filesystem, options: &ProofOptions) -> Proof {
     Proof {
         path: fs.mount().mount_point.display().to_string(),
         fs_type: fs.mount().fs_type.clone(),
@@ -210,9 +210,9 @@ fn blank(fs: &Filesystem, options: &Options) -> Proof {
         freed_bytes: 0,
         expected_bytes: 0,
         unit_bytes: discard_unit(fs),
-        freed: Content::default(),
-        freed_again: Content::default(),
-        kept: Content::default(),
+        freed: BlockContents::default(),
+        freed_again: BlockContents::default(),
+        kept: BlockContents::default(),
         promise: promise(fs),
         layers: Vec::new(),
         counted: Vec::new(),
@@ -236,15 +236,15 @@ fn promise(fs: &Filesystem) -> Promise {
 }
 
 /// A file of known content, derived from its seed.
-struct Piece {
+struct ProofFile {
     seed: u64,
     len: u64,
     name: String,
-    extents: Vec<Extent>,
+    extents: Vec<MappedExtent>,
     placed: Vec<DeviceExtent>,
 }
 
-impl Piece {
+impl ProofFile {
     fn content(&self) -> Vec<u8> {
         content(self.seed, self.len)
     }
@@ -257,7 +257,7 @@ fn content(seed: u64, len: u64) -> Vec<u8> {
 }
 
 /// The extents of the first `len` bytes of a file: space may be allocated beyond its end.
-fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<Extent>> {
+fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<MappedExtent>> {
     let mut extents = extents::of_file(file)?;
     extents.retain_mut(|e| {
         e.len = e.len.min(len.saturating_sub(e.in_file));
@@ -273,14 +273,14 @@ fn writes(fs: &Filesystem) -> Option<u64> {
 
 struct Probe {
     directory: rustix::fd::OwnedFd,
-    freed: Vec<Piece>,
-    kept: Vec<Piece>,
+    freed: Vec<ProofFile>,
+    kept: Vec<ProofFile>,
     unit: u64,
 }
 
 impl Probe {
     /// Writes the files and determines and checks their places on the devices.
-    fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
+    fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &ProofOptions) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
         let seed = u64::from_le_bytes(rand_bytes()?);
@@ -290,18 +290,18 @@ impl Probe {
             let one = probe.write_piece(i, seed.wrapping_add(i), piece)?;
             if i % 2 == 0 { probe.freed.push(one) } else { probe.kept.push(one) }
         }
-        probe.place(fs).map_err(|e| Unmappable(format!("{e:#}")))?;
+        probe.place(fs).map_err(|e| UnmappableFileError(format!("{e:#}")))?;
         probe.check_mapping()?;
         Ok(probe)
     }
 
-    fn write_piece(&self, number: u64, seed: u64, len: u64) -> anyhow::Result<Piece> {
+    fn write_piece(&self, number: u64, seed: u64, len: u64) -> anyhow::Result<ProofFile> {
         let name = format!("piece-{number}");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR).context("cannot create a file")?);
         file.write_all(&content(seed, len)).and_then(|()| file.sync_all()).context("cannot write a file")?;
-        let extents = extents_within(&file, len).map_err(|e| Unmappable(format!("{e:#}")))?;
-        Ok(Piece { seed, len, name, extents, placed: Vec::new() })
+        let extents = extents_within(&file, len).map_err(|e| UnmappableFileError(format!("{e:#}")))?;
+        Ok(ProofFile { seed, len, name, extents, placed: Vec::new() })
     }
 
     /// Maps the files to devices once all are written: btrfs creates chunks for them.
@@ -318,22 +318,22 @@ impl Probe {
 
     /// Checks one block of each place: other contents mean another kind of address.
     fn check_mapping(&self) -> anyhow::Result<()> {
-        let mut reader = Reader::default();
+        let mut reader = DeviceReader::default();
         for piece in self.freed.iter().chain(&self.kept) {
             let written = piece.content();
             for placed in piece.placed.iter().filter_map(|p| interior(p, BLOCK as u64)) {
-                let mut content = Content::default();
+                let mut content = BlockContents::default();
                 reader.look(&DeviceExtent { len: BLOCK as u64, ..placed }, &written, &mut content)?;
                 if content.written != 1 {
                     let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
-                    bail!(Unmappable(text.into()));
+                    bail!(UnmappableFileError(text.into()));
                 }
             }
         }
         Ok(())
     }
 
-    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
+    fn finish(self, fs: &mut Filesystem, options: &ProofOptions, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
         proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
         let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
@@ -351,7 +351,7 @@ impl Probe {
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
-        let observed = Observed {
+        let observed = ProofObservations {
             freed: proof.freed,
             again: proof.freed_again,
             kept: proof.kept,
@@ -406,7 +406,7 @@ impl Probe {
 
     /// All freed space is free now; `None` if the filesystem does not report it.
     fn is_free(&self, fs: &mut Filesystem) -> Option<bool> {
-        let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let extents: Vec<MappedExtent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
         let mount = fs.mount().clone();
         in_use::all_free(&mount, fs.file().ok()?, &extents)
     }
@@ -449,7 +449,7 @@ impl Probe {
     fn trim(&self, fs: &mut Filesystem) -> anyhow::Result<()> {
         fs.refresh()?;
         let by_address = matches!(fs.mount().fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs");
-        let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let extents: Vec<MappedExtent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
         let holds =
             |w: &TrimWindow| extents.iter().any(|e| e.address < w.start.saturating_add(w.len) && w.start < e.address.saturating_add(e.len));
         let windows: Vec<TrimWindow> = fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
@@ -467,14 +467,14 @@ impl Probe {
         }
     }
 
-    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = DeviceExtent> + use<'a> {
+    fn interiors<'a>(&self, piece: &'a ProofFile) -> impl Iterator<Item = DeviceExtent> + use<'a> {
         let unit = self.unit;
         piece.placed.iter().filter_map(move |p| interior(p, unit))
     }
 
-    fn read(&self, pieces: &[Piece]) -> anyhow::Result<Content> {
-        let mut reader = Reader::default();
-        let mut content = Content::default();
+    fn read(&self, pieces: &[ProofFile]) -> anyhow::Result<BlockContents> {
+        let mut reader = DeviceReader::default();
+        let mut content = BlockContents::default();
         for piece in pieces {
             interrupt::check()?;
             let written = piece.content();
@@ -487,17 +487,17 @@ impl Probe {
 }
 
 /// The delay of a filesystem that queues its discards.
-fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
+fn sends_later(fs: &Filesystem, options: &ProofOptions) -> Option<DiscardDelay> {
     if fs.sends_later() {
-        return Some(Later::new("when the device has been idle for a while", 2, options.wait));
+        return Some(DiscardDelay::new("when the device has been idle for a while", 2, options.wait));
     }
     // Freed space is kept for 120 s (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
-    let queues = options.as_mounted && Discard::of(fs.mount()) == Discard::online("btrfs");
-    queues.then(|| Later::new("what was freed two minutes later (discard=async)", 3, options.wait))
+    let queues = options.as_mounted && DiscardOption::of(fs.mount()) == DiscardOption::online("btrfs");
+    queues.then(|| DiscardDelay::new("what was freed two minutes later (discard=async)", 3, options.wait))
 }
 
 /// The command for online discard, if the proof would observe it and it is disabled.
-fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
+fn remedy_for_silence(fs: &Filesystem, options: &ProofOptions) -> Option<String> {
     let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
     let path = quoted(&fs.mount().mount_point.display().to_string());
@@ -511,7 +511,7 @@ fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
 /// Combines the proof with the doctor's verdict: the freed space was at places that discards
 /// reach, but the doctor may know devices of the same filesystem where they do not. Returns
 /// the verdict, its text and a remark; `None` if nothing changes.
-pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::Verdict) -> Option<(VerdictKind, String, Option<String>)> {
+pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::DiscardVerdict) -> Option<(VerdictKind, String, Option<String>)> {
     let proved = matches!(kind, VerdictKind::Zeroed | VerdictKind::Changed);
     if !proved || doctor.kind != doctor::VerdictKind::Blocked {
         return None;
@@ -524,12 +524,12 @@ pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::Verdict) -> Option<
 
 /// Devices, each opened once.
 #[derive(Default)]
-struct Reader {
+struct DeviceReader {
     devices: Vec<RawDevice>,
 }
 
-impl Reader {
-    fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
+impl DeviceReader {
+    fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut BlockContents) -> anyhow::Result<()> {
         let at = match self.devices.iter().position(|d| d.path() == placed.device) {
             Some(at) => at,
             None => {
@@ -540,7 +540,7 @@ impl Reader {
             }
         };
         let in_file = usize::try_from(placed.in_file).unwrap_or(usize::MAX);
-        let mut found = Content::default();
+        let mut found = BlockContents::default();
         let see = |done: u64, bytes: &[u8]| {
             for (n, block) in bytes.chunks(BLOCK).enumerate() {
                 let from = in_file.saturating_add(done as usize).saturating_add(n * BLOCK);

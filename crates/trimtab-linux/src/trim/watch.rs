@@ -21,16 +21,16 @@ const TRAILING_WAIT_MAX: Duration = Duration::from_millis(10);
 const FROZEN_GAP: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PollerCommand {
     Sleep,
     Look,
     End,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedPollerState {
     began: Instant,
-    state: Mutex<State>,
+    state: Mutex<PollerCommand>,
     wake: Condvar,
     /// Worst mean latency of foreground requests in one polling interval, in nanoseconds.
     wait_max: AtomicU64,
@@ -57,19 +57,19 @@ pub struct ForegroundActivity {
 
 /// The polling thread. Sleeps between requests.
 #[derive(Debug)]
-pub struct Watch {
-    shared: Arc<Shared>,
+pub struct ForegroundWatch {
+    shared: Arc<SharedPollerState>,
     thread: Option<JoinHandle<()>>,
     clocks: (Duration, Duration),
     stat: Option<Arc<StatFile>>,
 }
 
-impl Watch {
+impl ForegroundWatch {
     /// Starts the thread for one device; without counters it detects only freezes.
     pub fn start(stat: Option<StatFile>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedPollerState {
             began: Instant::now(),
-            state: Mutex::new(State::Sleep),
+            state: Mutex::new(PollerCommand::Sleep),
             wake: Condvar::new(),
             wait_max: AtomicU64::new(0),
             requests: AtomicU64::new(0),
@@ -91,14 +91,14 @@ impl Watch {
         self.shared.looked.store(self.shared.since_began(), Ordering::Relaxed);
         self.clocks = clocks();
         *self.shared.last() = self.stat.as_deref().and_then(StatFile::read);
-        self.shared.tell(State::Look);
+        self.shared.tell(PollerCommand::Look);
     }
 
     /// Stops polling and returns the observations.
     pub fn end(&mut self) -> ForegroundActivity {
         let now = self.shared.since_began();
         let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
-        self.shared.tell(State::Sleep);
+        self.shared.tell(PollerCommand::Sleep);
         let (boot, running) = clocks();
         // The difference of these clocks is the time in suspend.
         let took = running.saturating_sub(self.clocks.1);
@@ -131,21 +131,21 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ForegroundWatch {
     fn drop(&mut self) {
-        self.shared.tell(State::End);
+        self.shared.tell(PollerCommand::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
+impl SharedPollerState {
     fn since_began(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn tell(&self, state: State) {
+    fn tell(&self, state: PollerCommand) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         self.wake.notify_all();
     }
@@ -158,10 +158,10 @@ impl Shared {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             // Between requests, sleeps without waking up.
-            while *state == State::Sleep {
+            while *state == PollerCommand::Sleep {
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if *state == State::End {
+            if *state == PollerCommand::End {
                 return;
             }
             drop(state);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn quiet_request_is_not_reported_frozen() {
-        let mut watch = Watch::start(None).unwrap();
+        let mut watch = ForegroundWatch::start(None).unwrap();
         for _ in 0..3 {
             watch.begin();
             std::thread::sleep(Duration::from_millis(20));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn gap_between_polls_is_reported_as_frozen() {
-        let mut watch = Watch::start(None).unwrap();
+        let mut watch = ForegroundWatch::start(None).unwrap();
         watch.begin();
         // As if the process had been frozen long ago.
         watch.shared.looked.store(0, Ordering::Relaxed);
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn mean_wait_covers_one_polling_interval() {
-        let watch = Watch::start(None).unwrap();
+        let watch = ForegroundWatch::start(None).unwrap();
         let step = |requests: u64, ms: u64| DiskStat { reads: requests, read_write_time: Nanos::from_millis(ms), ..DiskStat::default() };
         watch.shared.note(&step(0, 0));
         watch.shared.note(&step(10, 50));
@@ -261,7 +261,8 @@ mod tests {
             fields.map(|field| format!("{field:8}")).join(" ")
         };
         std::fs::write(&path, line(7, 70, 1)).unwrap();
-        let mut watch = Watch::start(Some(StatFile::open(&Root::recorded(directory.path()).unwrap(), Path::new("/")).unwrap())).unwrap();
+        let mut watch =
+            ForegroundWatch::start(Some(StatFile::open(&Root::recorded(directory.path()).unwrap(), Path::new("/")).unwrap())).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         watch.begin();
         std::thread::sleep(Duration::from_millis(60));

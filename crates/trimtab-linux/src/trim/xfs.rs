@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// The sizes of an XFS filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct XfsSizes {
     /// Block size in bytes.
     pub block_size: u64,
     /// Blocks per allocation group; the last group may have fewer.
@@ -19,7 +19,7 @@ pub struct Geometry {
     pub realtime_blocks: u64,
 }
 
-impl Geometry {
+impl XfsSizes {
     /// Bytes per allocation group.
     #[must_use]
     pub fn group_bytes(&self) -> u64 {
@@ -40,9 +40,9 @@ impl Geometry {
 }
 
 /// The geometry of the filesystem of `file`.
-pub fn geometry(file: impl AsFd) -> Result<Geometry, Errno> {
+pub fn geometry(file: impl AsFd) -> Result<XfsSizes, Errno> {
     let raw = sys::filesystem::xfs_geometry(file)?;
-    Ok(Geometry {
+    Ok(XfsSizes {
         block_size: raw.block_size.into(),
         ag_blocks: raw.ag_blocks.into(),
         data_blocks: raw.data_blocks,

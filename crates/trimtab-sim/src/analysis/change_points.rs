@@ -13,13 +13,13 @@
 //!    is widened for correlation: differences over two steps against one give the lag-1
 //!    correlation r (plus one standard error), and the long-run variance is (1 + r) / (1 - r)
 //!    times the variance.
-//! 3. The penalty per cut is [`Options::penalty`] x ln(n) in units of that variance. The
+//! 3. The penalty per cut is [`ChangePointOptions::penalty`] x ln(n) in units of that variance. The
 //!    default, 10, was set by simulation of 12,000 stationary series of each kind with 10 to
 //!    300 values. False knees: none in normal noise, 0.02 % in uniform and log-normal noise
 //!    and with spikes, 0.4 % in correlated noise (r = 0.5), 0.6 % for series that jump
 //!    between two values. A step in the middle of 40 values was found in 95 % of series at
 //!    4 standard deviations and in all at 6.
-//! 4. Cuts between levels that differ by less than [`Options::step_min`] are removed,
+//! 4. Cuts between levels that differ by less than [`ChangePointOptions::step_min`] are removed,
 //!    smallest first.
 //!
 //! A steady slope has no knee; this method returns steps where it is steep.
@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 
 /// Sensitivity of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct ChangePointOptions {
     /// Minimum number of values between two change points.
     pub segment_min: usize,
     /// Smallest level change, relative to the higher level.
@@ -41,7 +41,7 @@ pub struct Options {
     pub penalty: f64,
 }
 
-impl Default for Options {
+impl Default for ChangePointOptions {
     fn default() -> Self {
         Self { segment_min: 5, step_min: 0.05, penalty: 10.0 }
     }
@@ -73,7 +73,7 @@ const SD_PER_MEAN_DIFFERENCE: f64 = 0.886_226_925_452_758;
 
 /// Change points of `values`, in order. Non-finite values count as missing.
 #[must_use]
-pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
+pub fn change_points(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
     let (places, present): (Vec<usize>, Vec<f64>) = values.iter().copied().enumerate().filter(|(_, v)| v.is_finite()).unzip();
     let segment_min = options.segment_min.max(2);
     if present.len() < 2 * segment_min {
@@ -99,7 +99,7 @@ pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
 /// Permanent change points of `values`. Sections that alternate between the same two levels,
 /// with at least three turns, count as one level without change points.
 #[must_use]
-pub fn knees(values: &[f64], options: &Options) -> Vec<ChangePoint> {
+pub fn knees(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
     let found = change_points(values, options);
     let Some(first) = found.first() else { return found };
     let starts: Vec<usize> = [0].into_iter().chain(found.iter().map(|c| c.index)).collect();
@@ -439,8 +439,8 @@ mod tests {
             let mut rng = Stream::new(1, "stationary");
             let mut found = 0;
             for n in [10, 20, 40, 100, 300] {
-                let of_length =
-                    (0..100).filter(|_| !change_points(&series(&[(n, 100.0)], kind, 10.0, &mut rng), &Options::default()).is_empty());
+                let of_length = (0..100)
+                    .filter(|_| !change_points(&series(&[(n, 100.0)], kind, 10.0, &mut rng), &ChangePointOptions::default()).is_empty());
                 found += of_length.count();
             }
             assert!(found <= allowed, "{kind:?}: {found} of 500 series");
@@ -454,14 +454,14 @@ mod tests {
         let mut rates = series(&[(12, 193.0)], Uniform, 1.0, &mut rng);
         rates.extend(series(&[(37, 130.0)], Uniform, 17.0, &mut rng));
         rates.extend(series(&[(150, 160.0)], Uniform, 1.0, &mut rng));
-        let found = change_points(&rates, &Options::default());
+        let found = change_points(&rates, &ChangePointOptions::default());
         assert_eq!(found.iter().map(|c| c.index).collect::<Vec<_>>(), [12, 49], "{found:?}");
         assert!((found[0].before - 193.0).abs() < 2.0 && (found[1].after - 160.0).abs() < 2.0);
     }
 
     #[test]
     fn exact_steps_spikes_gaps_and_constants() {
-        let find = |v: &[f64]| change_points(v, &Options::default()).iter().map(|c| c.index).collect::<Vec<_>>();
+        let find = |v: &[f64]| change_points(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>();
         assert!(find(&[]).is_empty() && find(&[1.0; 4]).is_empty() && find(&[0.0; 50]).is_empty() && find(&[5.0; 50]).is_empty());
         let step: Vec<f64> = (0..40).map(|i| if i < 17 { 200.0 } else { 100.0 }).collect();
         assert_eq!(find(&step), [17]);
@@ -479,18 +479,18 @@ mod tests {
 
     #[test]
     fn swinging_level_has_no_knee_and_lasting_change_has() {
-        let index = |v: &[f64]| knees(v, &Options::default()).iter().map(|c| c.index).collect::<Vec<_>>();
+        let index = |v: &[f64]| knees(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>();
         let mut rng = Stream::new(11, "waves");
         // Collection in waves: fifteen segments of 20 values, alternating by 30 %.
         let waves: Vec<(usize, f64)> = (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
         let square = series(&waves, Normal, 1.0, &mut rng);
-        assert_eq!(change_points(&square, &Options::default()).len(), 14, "fourteen changes");
+        assert_eq!(change_points(&square, &ChangePointOptions::default()).len(), 14, "fourteen changes");
         assert_eq!(index(&square), [0; 0], "but no knee");
         let noisy = |n: usize, shape: &dyn Fn(f64) -> f64, rng: &mut Stream| -> Vec<f64> {
             (0..n).map(|i| shape(i as f64) + 0.5 * normal(rng)).collect()
         };
         let sine = noisy(400, &|t| 100.0 + 20.0 * libm::sin(t / 12.0), &mut rng);
-        assert!(change_points(&sine, &Options::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
+        assert!(change_points(&sine, &ChangePointOptions::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
         let saw = noisy(300, &|t| 80.0 + (t % 50.0), &mut rng);
         assert_eq!(index(&saw), [0; 0], "a sawtooth");
         // Constant, then waves: a knee at their start. Constant again: one at their end.
@@ -514,7 +514,7 @@ mod tests {
     fn change_points_of_long_series_are_exact() {
         let mut rng = Stream::new(5, "long");
         let values = series(&[(31_234, 100.0), (20_001, 80.0), (35_165, 90.0)], Normal, 2.0, &mut rng);
-        let found: Vec<usize> = change_points(&values, &Options::default()).iter().map(|c| c.index).collect();
+        let found: Vec<usize> = change_points(&values, &ChangePointOptions::default()).iter().map(|c| c.index).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].abs_diff(31_234) <= 3 && found[1].abs_diff(51_235) <= 3, "{found:?}");
     }
@@ -542,7 +542,7 @@ mod tests {
             let smallest_step = levels.windows(2).map(|l| (l[1].1 - l[0].1).abs()).fold(f64::INFINITY, f64::min);
             let sd = smallest_step.min(levels[0].1 * 0.3) / 8.0;
             let values = series(&levels, if uniform { Uniform } else { Normal }, sd, &mut rng);
-            let found = change_points(&values, &Options::default());
+            let found = change_points(&values, &ChangePointOptions::default());
             prop_assert_eq!(found.len(), levels.len() - 1, "{:?}", found);
             let mut at = 0;
             for (knee, pair) in found.iter().zip(levels.windows(2)) {
@@ -558,10 +558,10 @@ mod tests {
 
         #[test]
         fn change_points_are_ordered_and_within_the_series(values in prop::collection::vec(prop::num::f64::ANY, 0..200)) {
-            let found = change_points(&values, &Options::default());
+            let found = change_points(&values, &ChangePointOptions::default());
             prop_assert!(found.windows(2).all(|c| c[0].index < c[1].index));
             prop_assert!(found.iter().all(|c| (1..values.len()).contains(&c.index)));
-            let knees: Vec<usize> = knees(&values, &Options::default()).iter().map(|c| c.index).collect();
+            let knees: Vec<usize> = knees(&values, &ChangePointOptions::default()).iter().map(|c| c.index).collect();
             prop_assert!(knees.iter().all(|index| found.iter().any(|c| c.index == *index)));
         }
     }

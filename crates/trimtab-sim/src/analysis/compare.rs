@@ -85,7 +85,7 @@ impl Statistic {
 
 /// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct ComparisonOptions {
     /// Statistic to compare.
     pub statistic: Statistic,
     /// Coverage probability of the interval, 0 to 1.
@@ -96,7 +96,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for ComparisonOptions {
     fn default() -> Self {
         Self { statistic: Statistic::Mean, confidence: 0.95, resamples: 10_000, seed: 1 }
     }
@@ -113,7 +113,7 @@ pub struct Interval {
 
 /// Verdict on B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// B is better.
     Better,
     /// B is worse.
@@ -130,7 +130,7 @@ pub enum Verdict {
     CannotTell,
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// As text: times and rates are faster or slower, other metrics better or worse.
     #[must_use]
     pub const fn words(self, unit: Unit) -> &'static str {
@@ -151,7 +151,7 @@ impl Verdict {
 
 /// Comparison of B with A.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct MetricComparison {
     /// Statistic of A, the baseline.
     pub a: f64,
     /// Statistic of B.
@@ -161,16 +161,18 @@ pub struct Comparison {
     /// Interval of the ratio; `None` below [`Statistic::repeats_min`] repeats a side.
     pub interval: Option<Interval>,
     /// Verdict.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
 }
 
-impl Comparison {
+impl MetricComparison {
     /// Verdict as text; if negligible with its size: `0.020 % more: does not matter`.
     #[must_use]
     pub fn in_words(&self, unit: Unit) -> String {
         let words = self.verdict.words(unit);
         match (self.verdict, self.ratio) {
-            (Verdict::Negligible, Some(ratio)) => format!("{} {}: {words}", percent_off(ratio), if ratio > 1.0 { "more" } else { "less" }),
+            (ComparisonVerdict::Negligible, Some(ratio)) => {
+                format!("{} {}: {words}", percent_off(ratio), if ratio > 1.0 { "more" } else { "less" })
+            }
             _ => words.to_owned(),
         }
     }
@@ -187,7 +189,7 @@ pub fn percent_off(ratio: f64) -> String {
 
 /// Compares the repeats `b` with the baseline `a`; both are non-empty.
 #[must_use]
-pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Comparison {
+pub fn compare(a: &[f64], b: &[f64], better: Better, options: &ComparisonOptions) -> MetricComparison {
     let (sa, sb) = (options.statistic.of(&mut a.to_vec()), options.statistic.of(&mut b.to_vec()));
     let positive = |v: f64| v.is_finite() && v > 0.0;
     let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
@@ -197,11 +199,11 @@ pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Compa
     let both_zero = zeros_count && a.iter().chain(b).all(|v| *v == 0.0);
     let verdict = match interval {
         Some(interval) => verdict(interval, better),
-        None if both_zero => Verdict::NoDifference,
+        None if both_zero => ComparisonVerdict::NoDifference,
         None if zeros_count && never_and_always(a, b) => direction(better, sb > sa),
-        None => Verdict::CannotTell,
+        None => ComparisonVerdict::CannotTell,
     };
-    Comparison { a: sa, b: sb, ratio, interval, verdict }
+    MetricComparison { a: sa, b: sb, ratio, interval, verdict }
 }
 
 /// True if one side is always zero and the other never: a difference without a ratio.
@@ -211,13 +213,13 @@ fn never_and_always(a: &[f64], b: &[f64]) -> bool {
     never(a) && always(b) || always(a) && never(b)
 }
 
-fn verdict(interval: Interval, better: Better) -> Verdict {
+fn verdict(interval: Interval, better: Better) -> ComparisonVerdict {
     let more = interval.low > 1.0;
     if !more && interval.high >= 1.0 {
         let within = interval.low >= 1.0 / SAME_WITHIN && interval.high <= SAME_WITHIN;
-        return if within { Verdict::NoDifference } else { Verdict::CannotTell };
+        return if within { ComparisonVerdict::NoDifference } else { ComparisonVerdict::CannotTell };
     }
-    if negligible(interval.low) && negligible(interval.high) { Verdict::Negligible } else { direction(better, more) }
+    if negligible(interval.low) && negligible(interval.high) { ComparisonVerdict::Negligible } else { direction(better, more) }
 }
 
 /// True if the ratio is negligibly different from 1.
@@ -225,28 +227,28 @@ fn negligible(ratio: f64) -> bool {
     (1.0 - MATTERS_FROM..1.0 + MATTERS_FROM).contains(&ratio)
 }
 
-const fn direction(better: Better, more: bool) -> Verdict {
+const fn direction(better: Better, more: bool) -> ComparisonVerdict {
     match (better, more) {
-        (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
-        (Better::Higher, false) | (Better::Lower, true) => Verdict::Worse,
-        (Better::Neither, _) => Verdict::Different,
+        (Better::Higher, true) | (Better::Lower, false) => ComparisonVerdict::Better,
+        (Better::Higher, false) | (Better::Lower, true) => ComparisonVerdict::Worse,
+        (Better::Neither, _) => ComparisonVerdict::Different,
     }
 }
 
 /// Compares deterministic figures: any difference is real, and one below [`MATTERS_FROM`]
 /// does not matter. Both are non-empty. Repeats are rounds of one history.
 #[must_use]
-pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> Comparison {
+pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> MetricComparison {
     let (sa, sb) = (statistic.of(&mut a.to_vec()), statistic.of(&mut b.to_vec()));
     let positive = |v: f64| v.is_finite() && v > 0.0;
     let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
     let verdict = match sa.partial_cmp(&sb) {
-        None => Verdict::CannotTell,
-        Some(Ordering::Equal) => Verdict::Same,
-        Some(_) if ratio.is_some_and(negligible) => Verdict::Negligible,
+        None => ComparisonVerdict::CannotTell,
+        Some(Ordering::Equal) => ComparisonVerdict::Same,
+        Some(_) if ratio.is_some_and(negligible) => ComparisonVerdict::Negligible,
         Some(order) => direction(better, order == Ordering::Less),
     };
-    Comparison { a: sa, b: sb, ratio, interval: ratio.map(|r| Interval { low: r, high: r }), verdict }
+    MetricComparison { a: sa, b: sb, ratio, interval: ratio.map(|r| Interval { low: r, high: r }), verdict }
 }
 
 fn mean(samples: &[f64]) -> f64 {
@@ -260,7 +262,7 @@ fn relative_variance(samples: &[f64]) -> f64 {
     samples.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (n - 1.0) / n / (m * m)
 }
 
-fn interval(a: &[f64], b: &[f64], options: &Options) -> Option<Interval> {
+fn interval(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Interval> {
     if a.len().min(b.len()) < options.statistic.repeats_min() || a.iter().chain(b).any(|v| !v.is_finite()) {
         return None;
     }
@@ -292,7 +294,7 @@ fn interval(a: &[f64], b: &[f64], options: &Options) -> Option<Interval> {
 }
 
 /// Logarithms of the ratio over resamples; `None` if one has no ratio.
-fn bootstrap(a: &[f64], b: &[f64], options: &Options) -> Option<Vec<f64>> {
+fn bootstrap(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Vec<f64>> {
     let mut rng = Stream::new(options.seed, "bootstrap");
     let mut scratch = Vec::new();
     let mut draw = |from: &[f64]| {
@@ -322,14 +324,14 @@ mod tests {
     /// Observed: "cannot tell" for 0 against 72 discards.
     #[test]
     fn always_zero_differs_from_never_zero() {
-        let said = |a: &[f64], b: &[f64], better| compare(a, b, better, &Options::default()).verdict;
-        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither), Verdict::Different);
-        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Lower), Verdict::Worse);
-        assert_eq!(said(&[72.0, 70.0, 75.0], &[0.0; 3], Better::Lower), Verdict::Better);
+        let said = |a: &[f64], b: &[f64], better| compare(a, b, better, &ComparisonOptions::default()).verdict;
+        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither), ComparisonVerdict::Different);
+        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Lower), ComparisonVerdict::Worse);
+        assert_eq!(said(&[72.0, 70.0, 75.0], &[0.0; 3], Better::Lower), ComparisonVerdict::Better);
         // One of three may be chance, and one repeat is not enough.
-        assert_eq!(said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither), Verdict::CannotTell);
-        assert_eq!(said(&[0.0], &[72.0], Better::Neither), Verdict::CannotTell);
-        assert_eq!(said(&[0.0; 2], &[72.0, 70.0], Better::Neither), Verdict::CannotTell, "also with two repeats");
+        assert_eq!(said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither), ComparisonVerdict::CannotTell);
+        assert_eq!(said(&[0.0], &[72.0], Better::Neither), ComparisonVerdict::CannotTell);
+        assert_eq!(said(&[0.0; 2], &[72.0, 70.0], Better::Neither), ComparisonVerdict::CannotTell, "also with two repeats");
     }
 
     type Draw<'a> = &'a dyn Fn(&mut Stream) -> f64;
@@ -345,11 +347,14 @@ mod tests {
     /// Share of difference verdicts among `tries` pairs of draws, the second times `ratio`.
     fn detected(draw: Draw<'_>, repeats: (usize, usize), ratio: f64, tries: u32) -> f64 {
         let mut rng = Stream::new(3, "verdicts");
-        let options = Options { resamples: 200, ..Options::default() };
+        let options = ComparisonOptions { resamples: 200, ..ComparisonOptions::default() };
         let differs = |_: &u32| {
             let a: Vec<f64> = (0..repeats.0).map(|_| draw(&mut rng)).collect();
             let b: Vec<f64> = (0..repeats.1).map(|_| ratio * draw(&mut rng)).collect();
-            matches!(compare(&a, &b, Better::Higher, &options).verdict, Verdict::Better | Verdict::Worse | Verdict::Negligible)
+            matches!(
+                compare(&a, &b, Better::Higher, &options).verdict,
+                ComparisonVerdict::Better | ComparisonVerdict::Worse | ComparisonVerdict::Negligible
+            )
         };
         f64::from((0..tries).filter(differs).count() as u32) / f64::from(tries)
     }
@@ -377,15 +382,15 @@ mod tests {
         for (spread, least) in [(0.02, 1.0), (0.05, 0.999), (0.1, 0.97), (0.2, 0.8)] {
             assert!(detected_nine(spread) >= least, "{spread}: {}", detected_nine(spread));
         }
-        let c = compare(&[5_130.0, 5_021.0], &[550.0, 563.0], Better::Higher, &Options::default());
+        let c = compare(&[5_130.0, 5_021.0], &[550.0, 563.0], Better::Higher, &ComparisonOptions::default());
         let interval = c.interval.unwrap();
-        assert_eq!(c.verdict, Verdict::Worse);
+        assert_eq!(c.verdict, ComparisonVerdict::Worse);
         assert!(0.08 < interval.low && interval.low < 0.1097 && 0.1097 < interval.high && interval.high < 0.15, "{interval:?}");
     }
 
     #[test]
     fn intervals_have_their_nominal_coverage() {
-        let quick = |statistic| Options { statistic, resamples: 1000, ..Options::default() };
+        let quick = |statistic| ComparisonOptions { statistic, resamples: 1000, ..ComparisonOptions::default() };
         let normal_repeats = |rng: &mut Stream| 1.0 + 0.05 * normal(rng);
         for (statistic, least) in [(Statistic::Mean, 0.91), (Statistic::Median, 0.95)] {
             for (draw, name) in [(&normal_repeats as Draw<'_>, "normal"), (&skewed, "log-normal"), (&exponential, "exponential")] {
@@ -409,39 +414,43 @@ mod tests {
     #[test]
     fn verdict_words_follow_direction_and_unit() {
         let (slow, fast) = ([40.6, 40.9, 40.4], [0.65, 0.64, 0.66]);
-        let c = compare(&slow, &fast, Better::Lower, &Options::default());
-        assert_eq!((c.verdict, c.verdict.words(Unit::Seconds)), (Verdict::Better, "faster"));
+        let c = compare(&slow, &fast, Better::Lower, &ComparisonOptions::default());
+        assert_eq!((c.verdict, c.verdict.words(Unit::Seconds)), (ComparisonVerdict::Better, "faster"));
         assert!((c.ratio.unwrap() - 0.016).abs() < 1e-4);
         let interval = c.interval.unwrap();
         assert!(interval.low < 0.016 && 0.016 < interval.high && interval.high < 0.017, "{interval:?}");
-        assert_eq!(compare(&slow, &fast, Better::Higher, &Options::default()).verdict, Verdict::Worse);
-        assert_eq!(compare(&slow, &fast, Better::Neither, &Options::default()).verdict, Verdict::Different);
-        assert_eq!(Verdict::Worse.words(Unit::Ratio), "worse");
+        assert_eq!(compare(&slow, &fast, Better::Higher, &ComparisonOptions::default()).verdict, ComparisonVerdict::Worse);
+        assert_eq!(compare(&slow, &fast, Better::Neither, &ComparisonOptions::default()).verdict, ComparisonVerdict::Different);
+        assert_eq!(ComparisonVerdict::Worse.words(Unit::Ratio), "worse");
     }
 
     #[test]
     fn insufficient_evidence_gives_cannot_tell() {
-        let verdict = |a: &[f64], b: &[f64]| compare(a, b, Better::Lower, &Options::default()).verdict;
-        assert_eq!(verdict(&[10.0], &[20.0]), Verdict::CannotTell);
-        assert_eq!(verdict(&[10.0], &[20.0, 20.1, 20.2]), Verdict::CannotTell);
-        assert_eq!(verdict(&[10.0, 14.0], &[15.0, 21.0]), Verdict::CannotTell, "two repeats each, with scatter as large as the difference");
-        assert_eq!(verdict(&[0.0; 2], &[0.0; 2]), Verdict::CannotTell, "two zeros may be chance");
-        assert_eq!(verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]), Verdict::NoDifference);
-        assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), Verdict::CannotTell, "too wide to exclude a difference");
+        let verdict = |a: &[f64], b: &[f64]| compare(a, b, Better::Lower, &ComparisonOptions::default()).verdict;
+        assert_eq!(verdict(&[10.0], &[20.0]), ComparisonVerdict::CannotTell);
+        assert_eq!(verdict(&[10.0], &[20.0, 20.1, 20.2]), ComparisonVerdict::CannotTell);
+        assert_eq!(
+            verdict(&[10.0, 14.0], &[15.0, 21.0]),
+            ComparisonVerdict::CannotTell,
+            "two repeats each, with scatter as large as the difference"
+        );
+        assert_eq!(verdict(&[0.0; 2], &[0.0; 2]), ComparisonVerdict::CannotTell, "two zeros may be chance");
+        assert_eq!(verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]), ComparisonVerdict::NoDifference);
+        assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), ComparisonVerdict::CannotTell, "too wide to exclude a difference");
         // An interval from 0.83 to 1.89 contains 1, but also a difference of 89 %.
-        let wide = compare(&[1.0, 1.2, 0.9, 1.1], &[1.0, 1.7, 1.4, 1.4], Better::Lower, &Options::default());
+        let wide = compare(&[1.0, 1.2, 0.9, 1.1], &[1.0, 1.7, 1.4, 1.4], Better::Lower, &ComparisonOptions::default());
         let interval = wide.interval.unwrap();
         assert!(interval.low < 1.0 && interval.high > 1.5 && interval.high < 2.0, "{interval:?}");
-        assert_eq!(wide.verdict, Verdict::CannotTell);
-        assert_eq!(super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower), Verdict::CannotTell);
-        assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), Verdict::NoDifference);
-        assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), Verdict::NoDifference);
-        let from_nothing = compare(&[0.0; 3], &[1.0; 3], Better::Lower, &Options::default());
-        assert_eq!((from_nothing.verdict, from_nothing.ratio), (Verdict::Worse, None), "no ratio to zero");
-        assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), Verdict::CannotTell);
-        let exact = compare(&[5.0; 3], &[5.0; 3], Better::Lower, &Options::default());
-        assert_eq!((exact.verdict, exact.interval), (Verdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));
-        let one = compare(&[10.0], &[20.0], Better::Lower, &Options::default());
+        assert_eq!(wide.verdict, ComparisonVerdict::CannotTell);
+        assert_eq!(super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower), ComparisonVerdict::CannotTell);
+        assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), ComparisonVerdict::NoDifference);
+        assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), ComparisonVerdict::NoDifference);
+        let from_nothing = compare(&[0.0; 3], &[1.0; 3], Better::Lower, &ComparisonOptions::default());
+        assert_eq!((from_nothing.verdict, from_nothing.ratio), (ComparisonVerdict::Worse, None), "no ratio to zero");
+        assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), ComparisonVerdict::CannotTell);
+        let exact = compare(&[5.0; 3], &[5.0; 3], Better::Lower, &ComparisonOptions::default());
+        assert_eq!((exact.verdict, exact.interval), (ComparisonVerdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));
+        let one = compare(&[10.0], &[20.0], Better::Lower, &ComparisonOptions::default());
         assert_eq!((one.ratio, one.interval), (Some(2.0), None), "the ratio is still shown");
     }
 
@@ -456,17 +465,21 @@ mod tests {
     #[test]
     fn exactly_reports_any_difference() {
         let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower, Statistic::Mean).verdict;
-        assert_eq!(verdict(&[10.0], &[10.0]), Verdict::Same);
+        assert_eq!(verdict(&[10.0], &[10.0]), ComparisonVerdict::Same);
         // Observed: "better" for 0.02 %.
-        assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [Verdict::Negligible; 4]);
-        assert_eq!([9.89, 10.11].map(|b| verdict(&[10.0], &[b])), [Verdict::Better, Verdict::Worse]);
-        let sure = |b: f64| compare(&[10.0, 10.001, 9.999], &[b, b + 0.001, b - 0.001], Better::Lower, &Options::default()).verdict;
-        assert_eq!((sure(10.02), sure(10.2)), (Verdict::Negligible, Verdict::Worse), "even if the interval excludes 1");
-        assert_eq!(verdict(&[0.0], &[1.0]), Verdict::Worse, "a verdict without a ratio");
-        assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), Verdict::Same);
-        assert_eq!(verdict(&[f64::NAN], &[1.0]), Verdict::CannotTell);
+        assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [ComparisonVerdict::Negligible; 4]);
+        assert_eq!([9.89, 10.11].map(|b| verdict(&[10.0], &[b])), [ComparisonVerdict::Better, ComparisonVerdict::Worse]);
+        let sure =
+            |b: f64| compare(&[10.0, 10.001, 9.999], &[b, b + 0.001, b - 0.001], Better::Lower, &ComparisonOptions::default()).verdict;
+        assert_eq!((sure(10.02), sure(10.2)), (ComparisonVerdict::Negligible, ComparisonVerdict::Worse), "even if the interval excludes 1");
+        assert_eq!(verdict(&[0.0], &[1.0]), ComparisonVerdict::Worse, "a verdict without a ratio");
+        assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), ComparisonVerdict::Same);
+        assert_eq!(verdict(&[f64::NAN], &[1.0]), ComparisonVerdict::CannotTell);
         let half = exactly(&[4.0], &[2.0], Better::Higher, Statistic::Mean);
-        assert_eq!((half.verdict, half.ratio, half.interval), (Verdict::Worse, Some(0.5), Some(Interval { low: 0.5, high: 0.5 })));
+        assert_eq!(
+            (half.verdict, half.ratio, half.interval),
+            (ComparisonVerdict::Worse, Some(0.5), Some(Interval { low: 0.5, high: 0.5 }))
+        );
     }
 
     proptest! {
@@ -478,7 +491,7 @@ mod tests {
             median in any::<bool>(),
         ) {
             let statistic = if median { Statistic::Median } else { Statistic::Mean };
-            let options = Options { statistic, resamples: 500, ..Options::default() };
+            let options = ComparisonOptions { statistic, resamples: 500, ..ComparisonOptions::default() };
             let c = compare(&a, &b, Better::Higher, &options);
             prop_assert_eq!(c, compare(&a, &b, Better::Higher, &options));
             let (ratio, interval) = (c.ratio.unwrap(), c.interval.unwrap());
@@ -493,7 +506,7 @@ mod tests {
             a in prop::collection::vec(prop::num::f64::ANY, 1..8),
             b in prop::collection::vec(prop::num::f64::ANY, 1..8),
         ) {
-            let options = Options { resamples: 100, ..Options::default() };
+            let options = ComparisonOptions { resamples: 100, ..ComparisonOptions::default() };
             let c = compare(&a, &b, Better::Higher, &options);
             prop_assert!(c.interval.is_none_or(|i| i.low <= i.high && i.low >= 0.0));
         }

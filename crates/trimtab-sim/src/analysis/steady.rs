@@ -21,7 +21,7 @@ pub const EXCURSION_MAX: f64 = 0.10;
 
 /// Five consecutive rounds with the quantities of the rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct SteadyWindow {
     /// Index of its first round.
     pub first: usize,
     /// Mean of its values.
@@ -34,7 +34,7 @@ pub struct Window {
     pub excursion: f64,
 }
 
-impl Window {
+impl SteadyWindow {
     /// The window that begins at `first`; `None` if a value is not finite or the average is not
     /// positive, which makes relative values meaningless.
     fn at(rounds: &[f64], first: usize) -> Option<Self> {
@@ -79,7 +79,7 @@ pub enum SteadyState {
         /// First round of the first window that satisfies the rule.
         since: usize,
         /// Last window that satisfies the rule; its average is the steady level.
-        window: Window,
+        window: SteadyWindow,
     },
     /// Fewer than five rounds began after the whole target was written once.
     TooFewRounds {
@@ -89,13 +89,13 @@ pub enum SteadyState {
         written: Bytes,
     },
     /// No window satisfied the rule, or later rounds left it. Holds the last with an average.
-    NotSteady(Option<Window>),
+    NotSteady(Option<SteadyWindow>),
 }
 
 impl SteadyState {
     /// The window, if steady.
     #[must_use]
-    pub const fn window(&self) -> Option<Window> {
+    pub const fn window(&self) -> Option<SteadyWindow> {
         match self {
             Self::Reached { window, .. } => Some(*window),
             _ => None,
@@ -123,8 +123,8 @@ pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_si
     if counting < ROUNDS {
         return SteadyState::TooFewRounds { counting, written };
     }
-    let windows = || (first_counting..=rounds.len() - ROUNDS).filter_map(|first| Window::at(rounds, first));
-    let steady = || windows().filter(Window::is_steady);
+    let windows = || (first_counting..=rounds.len() - ROUNDS).filter_map(|first| SteadyWindow::at(rounds, first));
+    let steady = || windows().filter(SteadyWindow::is_steady);
     match (steady().next(), steady().next_back()) {
         (Some(first), Some(window)) if holds(&rounds[rounds.len() - ROUNDS..], window.average) => {
             SteadyState::Reached { since: first.first, window }

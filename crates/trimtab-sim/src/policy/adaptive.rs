@@ -1,11 +1,11 @@
 //! `adaptive`: a full trim once enough data has been written.
 
-use super::counter::Written;
+use super::counter::WrittenBytes;
 use super::pass::Pass;
-use super::{Action, Observation, Policy, State};
+use super::{Action, Observation, Policy, PolicyState};
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Settings of [`Adaptive`].
+/// Settings of [`AdaptivePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveSettings {
     /// Bytes written since the last pass began, in percent of the free space, that trigger a
@@ -41,21 +41,21 @@ impl Default for AdaptiveSettings {
 ///
 /// With a stepping counter it triggers within one step of the threshold, either side.
 #[derive(Clone, Debug)]
-pub struct Adaptive {
+pub struct AdaptivePolicy {
     settings: AdaptiveSettings,
     trigger: Trigger,
     pass: Pass,
 }
 
-impl Adaptive {
+impl AdaptivePolicy {
     /// Creates the policy with the given state.
     #[must_use]
-    pub fn new(settings: AdaptiveSettings, state: &State) -> Self {
+    pub fn new(settings: AdaptiveSettings, state: &PolicyState) -> Self {
         Self { settings, trigger: Trigger::restore(state), pass: Pass::restore(state) }
     }
 }
 
-impl Policy for Adaptive {
+impl Policy for AdaptivePolicy {
     fn name(&self) -> &'static str {
         "adaptive"
     }
@@ -84,8 +84,8 @@ impl Policy for Adaptive {
         &self.pass
     }
 
-    fn state(&self) -> State {
-        let mut state = State::default();
+    fn state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         self.pass.save(&mut state);
         self.trigger.save(&mut state);
         state
@@ -95,7 +95,7 @@ impl Policy for Adaptive {
 /// Decides when a pass is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trigger {
-    written: Written,
+    written: WrittenBytes,
     /// Start of the last pass, or the first observation.
     started: Option<Nanos>,
     /// A pass began at `started`, so the minimum interval applies.
@@ -103,15 +103,15 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
-    pub(super) fn restore(state: &State) -> Self {
+    pub(super) fn restore(state: &PolicyState) -> Self {
         Self {
-            written: Written::restore(state),
+            written: WrittenBytes::restore(state),
             started: state.nanos("trigger.started"),
             fired: state.get("trigger.fired").is_some_and(|fired| fired != 0),
         }
     }
 
-    pub(super) fn save(&self, state: &mut State) {
+    pub(super) fn save(&self, state: &mut PolicyState) {
         self.written.save(state);
         state.set_some("trigger.started", self.started.map(|instant| instant.0));
         state.set("trigger.fired", u64::from(self.fired));

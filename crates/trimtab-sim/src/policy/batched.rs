@@ -1,7 +1,7 @@
 //! `batched`: full trims on a schedule, like `fstrim.timer`.
 
 use super::pass::Pass;
-use super::{Action, Observation, Policy, State};
+use super::{Action, Observation, Policy, PolicyState};
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Schedule of a batched trim.
@@ -15,7 +15,7 @@ pub enum Schedule {
     AtShutdown,
 }
 
-/// Settings of [`Batched`].
+/// Settings of [`BatchedPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchedSettings {
     /// Schedule.
@@ -38,7 +38,7 @@ const DAY: Nanos = Nanos::from_secs(DAY_S);
 
 /// Trims all windows on a schedule. Makes up for a missed time (off or on battery).
 #[derive(Clone, Debug)]
-pub struct Batched {
+pub struct BatchedPolicy {
     settings: BatchedSettings,
     pass: Pass,
     /// Time of the next pass.
@@ -47,10 +47,10 @@ pub struct Batched {
     at_shutdown: bool,
 }
 
-impl Batched {
+impl BatchedPolicy {
     /// Creates the policy with the given state.
     #[must_use]
-    pub fn new(settings: BatchedSettings, state: &State) -> Self {
+    pub fn new(settings: BatchedSettings, state: &PolicyState) -> Self {
         Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
     }
 
@@ -73,7 +73,7 @@ impl Batched {
     }
 }
 
-impl Policy for Batched {
+impl Policy for BatchedPolicy {
     fn name(&self) -> &'static str {
         "batched"
     }
@@ -102,8 +102,8 @@ impl Policy for Batched {
         &self.pass
     }
 
-    fn state(&self) -> State {
-        let mut state = State::default();
+    fn state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         self.pass.save(&mut state);
         state.set_some("batched.due", self.due.map(|due| due.0));
         state

@@ -1,25 +1,25 @@
 //! Bytes written, from a counter that may be coarse, missing or restart from 0.
 
-use super::State;
+use super::PolicyState;
 use trimtab_drive::units::Bytes;
 
 /// Sums the advances of a counter.
 ///
 /// The sum is within one counter step of the true value, on either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WrittenBytes {
     /// Last counter value.
     last: Option<Bytes>,
     /// Advance since the start of the current interval.
     since: Bytes,
 }
 
-impl Written {
-    pub(super) fn restore(state: &State) -> Self {
+impl WrittenBytes {
+    pub(super) fn restore(state: &PolicyState) -> Self {
         Self { last: state.bytes("written.last"), since: state.bytes("written.since").unwrap_or_default() }
     }
 
-    pub(super) fn save(self, state: &mut State) {
+    pub(super) fn save(self, state: &mut PolicyState) {
         state.set_some("written.last", self.last.map(|b| b.0));
         state.set("written.since", self.since.0);
     }
@@ -55,15 +55,15 @@ mod tests {
 
     #[test]
     fn written_sum_survives_counter_restart() {
-        let mut written = Written::default();
+        let mut written = WrittenBytes::default();
         assert_eq!(written.since(), None);
         for (counter, since) in [(100, 0), (150, 50), (20, 70), (20, 70), (30, 80)] {
             written.observe(Some(Bytes(counter)));
             assert_eq!(written.since(), Some(Bytes(since)));
         }
-        let mut state = State::default();
+        let mut state = PolicyState::default();
         written.save(&mut state);
-        assert_eq!(Written::restore(&state), written);
+        assert_eq!(WrittenBytes::restore(&state), written);
         written.observe(None);
         assert_eq!(written.since(), Some(Bytes(80)));
     }

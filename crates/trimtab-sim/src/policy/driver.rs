@@ -18,12 +18,12 @@ pub trait Surface {
     fn look(&mut self) -> Observation<'_>;
 
     /// Executes a request or starts it.
-    fn trim(&mut self, request: TrimRequest) -> Trim<Self::Refusal>;
+    fn trim(&mut self, request: TrimRequest) -> TrimResponse<Self::Refusal>;
 }
 
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trim<R> {
+pub enum TrimResponse<R> {
     /// Complete.
     Done {
         /// Result of the trim.
@@ -48,7 +48,7 @@ pub enum Trim<R> {
 
 /// Result of one turn of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn<R> {
+pub enum TurnResult<R> {
     /// Request complete; call again.
     Trimmed(TrimRequest),
     /// Request in progress.
@@ -62,7 +62,7 @@ pub enum Turn<R> {
         /// Reason.
         reason: R,
         /// Consequence.
-        then: Then,
+        then: RefusalAction,
     },
     /// Call again no later than this instant.
     Wait(Nanos),
@@ -72,7 +72,7 @@ pub enum Turn<R> {
 
 /// Consequence of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum RefusalAction {
     /// The policy retries the same window later.
     Again,
     /// The window is skipped in this pass.
@@ -85,14 +85,14 @@ pub enum Then {
 
 /// Limits on refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RefusalLimits {
     /// Skip a window after this many consecutive refusals.
     pub tries: u32,
     /// Give up after this many consecutive skipped windows.
     pub windows: u32,
 }
 
-impl Patience {
+impl RefusalLimits {
     /// Retry windows without limit.
     pub const ENDLESS: Self = Self { tries: u32::MAX, windows: u32::MAX };
 }
@@ -100,7 +100,7 @@ impl Patience {
 /// Runs one policy.
 pub struct Driver {
     policy: Box<dyn Policy>,
-    patience: Patience,
+    patience: RefusalLimits,
     forced: bool,
     /// Results to report in the next observation.
     last: Option<TrimOutcome>,
@@ -122,7 +122,7 @@ impl fmt::Debug for Driver {
 impl Driver {
     /// Creates a driver whose policy is due at once.
     #[must_use]
-    pub fn new(policy: Box<dyn Policy>, patience: Patience) -> Self {
+    pub fn new(policy: Box<dyn Policy>, patience: RefusalLimits) -> Self {
         let (forced, last, waited, refusals, left_out) = (false, None, None, 0, 0);
         Self { policy, patience, forced, last, put_off: false, waited, refusals, left_out, ask_at: Some(Nanos::ZERO) }
     }
@@ -175,11 +175,11 @@ impl Driver {
     }
 
     /// Observes, lets the policy decide and executes the decision.
-    pub fn turn<S: Surface>(&mut self, surface: &mut S) -> Turn<S::Refusal> {
+    pub fn turn<S: Surface>(&mut self, surface: &mut S) -> TurnResult<S::Refusal> {
         match self.decide(surface) {
             Action::Trim(request) => self.carry_out(surface, request),
-            Action::WaitUntil(instant) => Turn::Wait(instant),
-            Action::Nothing => Turn::Nothing,
+            Action::WaitUntil(instant) => TurnResult::Wait(instant),
+            Action::Nothing => TurnResult::Nothing,
         }
     }
 
@@ -208,52 +208,52 @@ impl Driver {
     }
 
     /// Executes a trim request of the policy.
-    pub fn carry_out<S: Surface>(&mut self, surface: &mut S, request: TrimRequest) -> Turn<S::Refusal> {
+    pub fn carry_out<S: Surface>(&mut self, surface: &mut S, request: TrimRequest) -> TurnResult<S::Refusal> {
         match surface.trim(request) {
-            Trim::Begun => Turn::Begun(request),
-            Trim::PutOff => {
+            TrimResponse::Begun => TurnResult::Begun(request),
+            TrimResponse::PutOff => {
                 self.put_off = true;
                 self.stir();
-                Turn::PutOff
+                TurnResult::PutOff
             }
-            Trim::Done { outcome, waited } => {
+            TrimResponse::Done { outcome, waited } => {
                 (self.refusals, self.left_out) = (0, 0);
                 self.waited = self.waited.max(waited);
                 self.settle(Some(outcome));
-                Turn::Trimmed(request)
+                TurnResult::Trimmed(request)
             }
-            Trim::Refused { tried, reason, lasting } => {
-                let then = if lasting { Then::Never } else { self.refused(tried, request.trial) };
+            TrimResponse::Refused { tried, reason, lasting } => {
+                let then = if lasting { RefusalAction::Never } else { self.refused(tried, request.trial) };
                 self.stir();
-                Turn::Refused { tried, reason, then }
+                TurnResult::Refused { tried, reason, then }
             }
         }
     }
 
-    fn refused(&mut self, tried: TrimWindow, trial: bool) -> Then {
+    fn refused(&mut self, tried: TrimWindow, trial: bool) -> RefusalAction {
         self.refusals += 1;
         if self.refusals < self.patience.tries {
-            return Then::Again;
+            return RefusalAction::Again;
         }
         self.refusals = 0;
         self.left_out += 1;
         if self.left_out >= self.patience.windows {
             self.left_out = 0;
-            return Then::GiveUp;
+            return RefusalAction::GiveUp;
         }
         if trial {
             // Trials are not part of the pass, so no window is skipped.
-            return Then::Again;
+            return RefusalAction::Again;
         }
         self.last = Some(TrimOutcome { asked: Bytes(tried.len), ..TrimOutcome::default() });
-        Then::LeftOut
+        RefusalAction::LeftOut
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Now, Pass, PolicySpec, State};
+    use crate::policy::{NowPolicy, Pass, PolicySpec, PolicyState};
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -280,7 +280,7 @@ mod tests {
             Observation { free: Bytes(1000), ..Observation::of(self.now, &self.windows) }
         }
 
-        fn trim(&mut self, request: TrimRequest) -> Trim<&'static str> {
+        fn trim(&mut self, request: TrimRequest) -> TrimResponse<&'static str> {
             let start = request.window.start;
             self.asked.push(start);
             let refused = self.refuse.iter_mut().find(|(at, left)| *at == start && *left > 0);
@@ -288,23 +288,25 @@ mod tests {
             match refused {
                 Some((_, left)) => {
                     *left -= 1;
-                    Trim::Refused { tried: request.window, reason: "no", lasting: start == 900 }
+                    TrimResponse::Refused { tried: request.window, reason: "no", lasting: start == 900 }
                 }
-                None => Trim::Done { outcome: TrimOutcome { asked: Bytes(100), ..TrimOutcome::default() }, waited: Some(Nanos(start)) },
+                None => {
+                    TrimResponse::Done { outcome: TrimOutcome { asked: Bytes(100), ..TrimOutcome::default() }, waited: Some(Nanos(start)) }
+                }
             }
         }
     }
 
-    fn run(driver: &mut Driver, fake: &mut Fake) -> Vec<Turn<&'static str>> {
+    fn run(driver: &mut Driver, fake: &mut Fake) -> Vec<TurnResult<&'static str>> {
         let mut turns = Vec::new();
         loop {
             let turn = driver.turn(fake);
             match &turn {
-                Turn::Wait(at) => fake.now = *at,
-                Turn::Trimmed(_) => assert!(driver.is_due(fake.now)),
+                TurnResult::Wait(at) => fake.now = *at,
+                TurnResult::Trimmed(_) => assert!(driver.is_due(fake.now)),
                 _ => {}
             }
-            let over = matches!(turn, Turn::Nothing | Turn::Refused { then: Then::GiveUp | Then::Never, .. });
+            let over = matches!(turn, TurnResult::Nothing | TurnResult::Refused { then: RefusalAction::GiveUp | RefusalAction::Never, .. });
             turns.push(turn);
             if over {
                 return turns;
@@ -313,20 +315,20 @@ mod tests {
     }
 
     fn now() -> Box<dyn Policy> {
-        Box::new(Now::new(Bytes::ZERO, &State::default()))
+        Box::new(NowPolicy::new(Bytes::ZERO, &PolicyState::default()))
     }
 
     #[test]
     fn driver_trims_all_windows_and_repeats_when_forced() {
-        let (mut driver, mut fake) = (Driver::new(now(), Patience::ENDLESS), Fake::new(3, vec![]));
+        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(3, vec![]));
         assert_eq!(run(&mut driver, &mut fake).len(), 4);
         assert_eq!(fake.asked, [0, 100, 200]);
         assert!(!driver.running() && !driver.another_follows() && driver.ask_at().is_none());
         driver.force();
         assert!(driver.is_due(Nanos::ZERO));
-        assert!(matches!(driver.turn(&mut fake), Turn::Trimmed(_)) && driver.running() && !driver.another_follows());
+        assert!(matches!(driver.turn(&mut fake), TurnResult::Trimmed(_)) && driver.running() && !driver.another_follows());
         driver.force();
-        assert!(matches!(driver.turn(&mut fake), Turn::Trimmed(_)) && driver.running() && driver.another_follows());
+        assert!(matches!(driver.turn(&mut fake), TurnResult::Trimmed(_)) && driver.running() && driver.another_follows());
         run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200, 0, 100, 200]);
     }
@@ -341,10 +343,10 @@ mod tests {
             self.0.look()
         }
 
-        fn trim(&mut self, request: TrimRequest) -> Trim<&'static str> {
+        fn trim(&mut self, request: TrimRequest) -> TrimResponse<&'static str> {
             if request.window.start == 100 && !core::mem::replace(&mut self.1, true) {
                 self.0.asked.push(1);
-                return Trim::PutOff;
+                return TrimResponse::PutOff;
             }
             self.0.trim(request)
         }
@@ -352,32 +354,32 @@ mod tests {
 
     #[test]
     fn put_off_request_is_due_at_once_without_failure() {
-        let (mut driver, mut surface) = (Driver::new(now(), Patience { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
-        while driver.turn(&mut surface) != Turn::Nothing {}
+        let (mut driver, mut surface) = (Driver::new(now(), RefusalLimits { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
+        while driver.turn(&mut surface) != TurnResult::Nothing {}
         assert_eq!(surface.0.asked, [0, 1, 100, 200]);
     }
 
     #[test]
     fn failed_window_is_retried_then_left_out() {
-        let patience = Patience { tries: 3, windows: 2 };
+        let patience = RefusalLimits { tries: 3, windows: 2 };
         let (mut driver, mut fake) = (Driver::new(now(), patience), Fake::new(3, vec![(100, 2)]));
         run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 100, 100, 200], "tolerates two refusals");
         let (mut driver, mut fake) = (Driver::new(now(), patience), Fake::new(3, vec![(100, 9)]));
         let turns = run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 100, 100, 200], "at most three tries");
-        assert!(turns.iter().any(|t| matches!(t, Turn::Refused { then: Then::LeftOut, .. })));
+        assert!(turns.iter().any(|t| matches!(t, TurnResult::Refused { then: RefusalAction::LeftOut, .. })));
     }
 
     #[test]
     fn failing_surface_is_given_up() {
         let refuse = (0..9).map(|n| (n * 100, 9)).collect();
-        let (mut driver, mut fake) = (Driver::new(now(), Patience { tries: 1, windows: 4 }), Fake::new(9, refuse));
+        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits { tries: 1, windows: 4 }), Fake::new(9, refuse));
         let turns = run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 200, 300]);
-        assert!(matches!(turns.last(), Some(Turn::Refused { then: Then::GiveUp, .. })));
-        let (mut driver, mut fake) = (Driver::new(now(), Patience::ENDLESS), Fake::new(10, vec![(900, 1)]));
-        assert!(matches!(run(&mut driver, &mut fake).last(), Some(Turn::Refused { then: Then::Never, .. })));
+        assert!(matches!(turns.last(), Some(TurnResult::Refused { then: RefusalAction::GiveUp, .. })));
+        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(10, vec![(900, 1)]));
+        assert!(matches!(run(&mut driver, &mut fake).last(), Some(TurnResult::Refused { then: RefusalAction::Never, .. })));
     }
 
     #[test]
@@ -402,24 +404,24 @@ mod tests {
             fn pass(&self) -> &Pass {
                 &self.1
             }
-            fn state(&self) -> State {
-                State::default()
+            fn state(&self) -> PolicyState {
+                PolicyState::default()
             }
         }
         let (mut driver, mut fake) =
-            (Driver::new(Box::new(Recording(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
+            (Driver::new(Box::new(Recording(Vec::new(), Pass::default())), RefusalLimits::ENDLESS), Fake::new(2, vec![]));
         driver.force();
         driver.turn(&mut fake);
         driver.turn(&mut fake);
         assert_eq!(driver.ask_at(), Some(Nanos(5)));
-        assert!(matches!(driver.turn(&mut fake), Turn::Nothing));
+        assert!(matches!(driver.turn(&mut fake), TurnResult::Nothing));
     }
 
     #[test]
     fn none_policy_starts_no_pass() {
-        let mut driver = Driver::new(PolicySpec::None.build(&State::default()), Patience::ENDLESS);
+        let mut driver = Driver::new(PolicySpec::None.build(&PolicyState::default()), RefusalLimits::ENDLESS);
         let mut fake = Fake::new(2, vec![]);
-        assert!(matches!(driver.turn(&mut fake), Turn::Nothing));
+        assert!(matches!(driver.turn(&mut fake), TurnResult::Nothing));
         assert!(fake.asked.is_empty() && !driver.is_due(Nanos::MAX));
     }
 }

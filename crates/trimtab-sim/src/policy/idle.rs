@@ -9,16 +9,16 @@ mod pace;
 mod quiet;
 
 use super::adaptive::Trigger;
-use super::pass::{Pass, Step};
-use super::{Action, Observation, Policy, Sizes, State, TrimRequest};
+use super::pass::{Pass, PassStep};
+use super::{Action, ExtentSizeClasses, Observation, Policy, PolicyState, TrimRequest};
 use crate::target::TrimWindow;
 use alloc::format;
 use alloc::string::String;
 pub use cost::TrimCost;
-use gain::{Gain, SkippedExtents};
+use gain::{PassBalance, SkippedExtents};
 use gaps::Gaps;
 use pace::{Pace, TRIALS_VAIN, trial_of};
-use quiet::Quiet;
+use quiet::QuietTracker;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Minimum extents of each round but the last. Most space is in large extents.
@@ -31,7 +31,7 @@ const MET_PER_MILLE: u32 = 5;
 /// Upper limit on the first extent tried.
 const FIRST_TRIAL: u64 = 256 << 10;
 
-/// Settings of [`Idle`].
+/// Settings of [`IdlePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleSettings {
     /// Longest wait of a foreground request because of a trim. Default 5 ms.
@@ -121,14 +121,14 @@ impl Default for IdleSettings {
 /// tried at their tails ([`Observation::tail`]), so the command size is known before a whole
 /// window is sent.
 #[derive(Clone, Debug)]
-pub struct Idle {
+pub struct IdlePolicy {
     settings: IdleSettings,
     trigger: Trigger,
     pass: Pass,
     pace: Pace,
-    quiet: Quiet,
+    quiet: QuietTracker,
     gaps: Gaps,
-    gain: Gain,
+    gain: PassBalance,
     /// Time at which the pass began, or resumed after a restart.
     began: Option<Nanos>,
     /// Expected duration of the next request, computed on demand.
@@ -145,18 +145,18 @@ pub struct Idle {
     at_once: bool,
 }
 
-impl Idle {
+impl IdlePolicy {
     /// Creates the policy with the given state.
     #[must_use]
-    pub fn new(settings: IdleSettings, state: &State) -> Self {
+    pub fn new(settings: IdleSettings, state: &PolicyState) -> Self {
         Self {
             settings,
             trigger: Trigger::restore(state),
             pass: Pass::restore(state),
             pace: Pace::restore(state),
-            quiet: Quiet::new(&settings),
+            quiet: QuietTracker::new(&settings),
             gaps: Gaps::new(),
-            gain: Gain::restore(state),
+            gain: PassBalance::restore(state),
             began: None,
             next_takes_ns: None,
             goes_on_until: None,
@@ -232,26 +232,26 @@ impl Idle {
             self.gain.next_round();
         }
         match step {
-            Step::Done => {
+            PassStep::Done => {
                 self.quiet.forget(&self.settings);
                 self.gaps.rest();
                 (self.began, self.overdue) = (None, false);
                 None
             }
-            Step::Later(instant) => Some(Action::WaitUntil(instant)),
-            Step::Window(_) if self.not_worth_while(observation) => {
+            PassStep::Later(instant) => Some(Action::WaitUntil(instant)),
+            PassStep::Window(_) if self.not_worth_while(observation) => {
                 self.pass.end_here();
                 self.next_piece(observation)
             }
-            Step::Window(window) if self.overdue => {
+            PassStep::Window(window) if self.overdue => {
                 self.pace.sent(window, None);
                 Some(self.pass.send(TrimRequest::whole(window, self.settings.min_extent)))
             }
             // Checking for work needs no waiting.
-            Step::Window(_) if self.at_once || self.goes_on_until.is_some_and(|until| observation.now <= until) => {
+            PassStep::Window(_) if self.at_once || self.goes_on_until.is_some_and(|until| observation.now <= until) => {
                 Some(self.send_piece(observation))
             }
-            Step::Window(window) => Some(match self.must_wait(observation, window) {
+            PassStep::Window(window) => Some(match self.must_wait(observation, window) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
                     self.goes_on_until = Some(observation.now.saturating_add(GOES_ON));
@@ -334,7 +334,7 @@ impl Idle {
         let piece = whole_units(self.piece(), observation.granule);
         // With selection by size, the number of commands bounds the load on the device.
         let part = piece.filter(|_| !by_size).unwrap_or(Bytes::MAX);
-        let Step::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
+        let PassStep::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
         let trial = self.trial(observation, window);
         let foreground = self.gaps.foreground_active(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
@@ -352,7 +352,7 @@ impl Idle {
             _ => self.pace.command_max(&self.settings, window, below),
         };
         let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
-        let sizes = by_size.then_some(Sizes { below, round, rounds });
+        let sizes = by_size.then_some(ExtentSizeClasses { below, round, rounds });
         self.pass.send(TrimRequest { command_max, commands_max, sizes, ..TrimRequest::whole(window, min_extent) })
     }
 
@@ -372,7 +372,7 @@ impl Idle {
             // The first trial has no estimate, and a small extent tells most.
             let below = Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));
             let least = self.settings.min_extent.max(Bytes(piece.0 / 2));
-            let sizes = Some(Sizes { below, round: 0, rounds: u32::MAX });
+            let sizes = Some(ExtentSizeClasses { below, round: 0, rounds: u32::MAX });
             return (least < below).then_some(TrimRequest { sizes, trial: true, ..TrimRequest::whole(chosen, least) });
         }
         let len = whole_units(piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
@@ -391,7 +391,7 @@ fn whole_units(size: Bytes, unit: Bytes) -> Option<Bytes> {
     (unit <= size.0).then(|| Bytes(size.0 / unit * unit))
 }
 
-impl Policy for Idle {
+impl Policy for IdlePolicy {
     fn name(&self) -> &'static str {
         "idle"
     }
@@ -425,8 +425,8 @@ impl Policy for Idle {
         &self.pass
     }
 
-    fn state(&self) -> State {
-        let mut state = State::default();
+    fn state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         self.pass.save(&mut state);
         self.trigger.save(&mut state);
         self.pace.save(&mut state);

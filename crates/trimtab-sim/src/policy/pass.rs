@@ -1,6 +1,6 @@
 //! One resumable pass over all windows of a filesystem; failed windows are retried later.
 
-use super::{Action, Observation, State, TrimRequest};
+use super::{Action, Observation, PolicyState, TrimRequest};
 use crate::target::TrimWindow;
 use trimtab_drive::units::{Bytes, Nanos};
 
@@ -35,7 +35,7 @@ pub struct Pass {
 
 /// Next step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PassStep {
     /// Trim this window, or the rest of it.
     Window(TrimWindow),
     /// The last request failed; retry no earlier than this.
@@ -45,13 +45,13 @@ pub enum Step {
 }
 
 impl Pass {
-    pub(super) fn restore(state: &State) -> Self {
+    pub(super) fn restore(state: &PolicyState) -> Self {
         let flag = |name| state.get(name).is_some_and(|value| value != 0);
         let round = state.get("sweep.round").and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
         Self { next: state.get("sweep.next"), round, forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
     }
 
-    pub(super) fn save(&self, state: &mut State) {
+    pub(super) fn save(&self, state: &mut PolicyState) {
         // A window without a reply counts as not done.
         state.set_some("sweep.next", self.next);
         if self.round > 0 {
@@ -138,10 +138,10 @@ impl Pass {
     }
 
     /// Returns the next step, at most `piece` bytes of a window.
-    pub fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> Step {
-        let Some(next) = self.next else { return Step::Done };
+    pub fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> PassStep {
+        let Some(next) = self.next else { return PassStep::Done };
         if self.failures > 0 && observation.now < self.retry_at {
-            return Step::Later(self.retry_at);
+            return PassStep::Later(self.retry_at);
         }
         let is_done = |w: &TrimWindow| w.len == 0 || w.start.saturating_add(w.len) <= next;
         let first = observation.windows.partition_point(|w| w.start.saturating_add(w.len) <= next);
@@ -156,9 +156,9 @@ impl Pass {
                 self.request(true);
                 return self.step(observation, piece);
             }
-            return Step::Done;
+            return PassStep::Done;
         };
-        Step::Window(rest_of(*window, next, piece))
+        PassStep::Window(rest_of(*window, next, piece))
     }
 
     /// A remaining window longer than `len`, `n` golden sections further on among those, and
@@ -182,9 +182,9 @@ impl Pass {
     /// Next action of a full pass without pauses, like `fstrim`. `None` when it is over.
     pub(super) fn drive(&mut self, observation: &Observation<'_>, min_extent: Bytes) -> Option<Action> {
         match self.step(observation, Bytes::MAX) {
-            Step::Window(window) => Some(self.send(TrimRequest::whole(window, min_extent))),
-            Step::Later(instant) => Some(Action::WaitUntil(instant)),
-            Step::Done => None,
+            PassStep::Window(window) => Some(self.send(TrimRequest::whole(window, min_extent))),
+            PassStep::Later(instant) => Some(Action::WaitUntil(instant)),
+            PassStep::Done => None,
         }
     }
 }
@@ -222,10 +222,10 @@ mod tests {
     fn pass_visits_windows_in_order_and_skips_empty_ones() {
         let windows = [window(0, 100), window(100, 100), window(200, 0), window(300, 50), window(350, 0)];
         let mut pass = Pass::default();
-        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "no pass in progress");
+        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), PassStep::Done), "no pass in progress");
         pass.start();
         let mut came = Vec::new();
-        while let Step::Window(next) = pass.step(&seen(&windows), Bytes(60)) {
+        while let PassStep::Window(next) = pass.step(&seen(&windows), Bytes(60)) {
             pass.send(TrimRequest::whole(next, Bytes::ZERO));
             let outcome = crate::target::TrimOutcome { asked: Bytes(next.len), ..Default::default() };
             pass.settle(&Observation { last_trim: Some(&outcome), ..seen(&windows) });
@@ -263,12 +263,12 @@ mod tests {
         pass.start();
         let (mut now, mut waits) = (Nanos::ZERO, Vec::new());
         for _ in 0..14 {
-            let Step::Window(next) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
+            let PassStep::Window(next) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
             pass.send(TrimRequest::whole(next, Bytes::ZERO));
             pass.settle(&Observation { now, ..seen(&windows) });
-            let Step::Later(until) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
+            let PassStep::Later(until) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
             let just_before = Observation { now: until.saturating_sub(Nanos(1)), ..seen(&windows) };
-            assert!(matches!(pass.step(&just_before, Bytes::MAX), Step::Later(_)));
+            assert!(matches!(pass.step(&just_before, Bytes::MAX), PassStep::Later(_)));
             waits.push((until - now).0 / 1_000_000_000);
             now = until;
         }

@@ -1,25 +1,25 @@
 //! Policies without a schedule: `now`, `none`, and the filesystem's online discard.
 
 use super::pass::Pass;
-use super::{Action, Observation, Policy, State};
+use super::{Action, Observation, Policy, PolicyState};
 use trimtab_drive::units::Bytes;
 
 /// `none`: trims only on request.
 #[derive(Clone, Debug, Default)]
-pub struct ByHand {
+pub struct ManualPolicy {
     pass: Pass,
     min_extent: Bytes,
 }
 
-impl ByHand {
+impl ManualPolicy {
     /// Creates the policy with the given state.
     #[must_use]
-    pub fn new(min_extent: Bytes, state: &State) -> Self {
+    pub fn new(min_extent: Bytes, state: &PolicyState) -> Self {
         Self { pass: Pass::restore(state), min_extent }
     }
 }
 
-impl Policy for ByHand {
+impl Policy for ManualPolicy {
     fn name(&self) -> &'static str {
         "none"
     }
@@ -34,30 +34,30 @@ impl Policy for ByHand {
         &self.pass
     }
 
-    fn state(&self) -> State {
-        let mut state = State::default();
+    fn state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         self.pass.save(&mut state);
         state
     }
 }
 
-/// `now`: one full trim at once, like `fstrim`; then as [`ByHand`].
+/// `now`: one full trim at once, like `fstrim`; then as [`ManualPolicy`].
 #[derive(Clone, Debug, Default)]
-pub struct Now {
-    by_hand: ByHand,
+pub struct NowPolicy {
+    by_hand: ManualPolicy,
     begun: bool,
 }
 
-impl Now {
+impl NowPolicy {
     /// Creates the policy with the given state. An interrupted pass resumes.
     #[must_use]
-    pub fn new(min_extent: Bytes, state: &State) -> Self {
-        let by_hand = ByHand::new(min_extent, state);
+    pub fn new(min_extent: Bytes, state: &PolicyState) -> Self {
+        let by_hand = ManualPolicy::new(min_extent, state);
         Self { begun: by_hand.running(), by_hand }
     }
 }
 
-impl Policy for Now {
+impl Policy for NowPolicy {
     fn name(&self) -> &'static str {
         "now"
     }
@@ -73,24 +73,24 @@ impl Policy for Now {
         self.by_hand.pass()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> PolicyState {
         self.by_hand.state()
     }
 }
 
-/// `online`: the filesystem discards on free (`mount -o discard`); otherwise [`ByHand`].
+/// `online`: the filesystem discards on free (`mount -o discard`); otherwise [`ManualPolicy`].
 #[derive(Clone, Debug, Default)]
-pub struct Online(ByHand);
+pub struct OnlinePolicy(ManualPolicy);
 
-impl Online {
+impl OnlinePolicy {
     /// Creates the policy with the given state.
     #[must_use]
-    pub fn new(min_extent: Bytes, state: &State) -> Self {
-        Self(ByHand::new(min_extent, state))
+    pub fn new(min_extent: Bytes, state: &PolicyState) -> Self {
+        Self(ManualPolicy::new(min_extent, state))
     }
 }
 
-impl Policy for Online {
+impl Policy for OnlinePolicy {
     fn name(&self) -> &'static str {
         "online"
     }
@@ -107,7 +107,7 @@ impl Policy for Online {
         self.0.pass()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> PolicyState {
         self.0.state()
     }
 }

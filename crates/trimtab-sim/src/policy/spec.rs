@@ -1,8 +1,11 @@
 //! Textual form of a policy: `adaptive:share=50%:at-least=3d`.
 
-use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
+use super::{
+    AdaptivePolicy, AdaptiveSettings, BatchedPolicy, BatchedSettings, IdlePolicy, IdleSettings, ManualPolicy, OnlinePolicy, Policy,
+    PolicyState, Schedule,
+};
 use crate::run::Field;
-use crate::setting::{Named, Setting};
+use crate::setting::{NamedSetting, Setting};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -122,13 +125,13 @@ impl PolicySpec {
 
     /// Builds the policy and restores `state`.
     #[must_use]
-    pub fn build(&self, state: &State) -> Box<dyn Policy> {
+    pub fn build(&self, state: &PolicyState) -> Box<dyn Policy> {
         match *self {
-            Self::None => Box::new(ByHand::new(Bytes::ZERO, state)),
-            Self::Online => Box::new(Online::new(Bytes::ZERO, state)),
-            Self::Batched(settings) => Box::new(Batched::new(settings, state)),
-            Self::Adaptive(settings) => Box::new(Adaptive::new(settings, state)),
-            Self::Idle(settings) => Box::new(Idle::new(settings, state)),
+            Self::None => Box::new(ManualPolicy::new(Bytes::ZERO, state)),
+            Self::Online => Box::new(OnlinePolicy::new(Bytes::ZERO, state)),
+            Self::Batched(settings) => Box::new(BatchedPolicy::new(settings, state)),
+            Self::Adaptive(settings) => Box::new(AdaptivePolicy::new(settings, state)),
+            Self::Idle(settings) => Box::new(IdlePolicy::new(settings, state)),
         }
     }
 
@@ -151,7 +154,7 @@ impl PolicySpec {
     }
 
     /// Settings without the schedule of a batched trim.
-    fn table(&mut self) -> Vec<Named<'_>> {
+    fn table(&mut self) -> Vec<NamedSetting<'_>> {
         let (mut table, min_extent, on_battery) = match self {
             Self::None | Self::Online => return Vec::new(),
             Self::Batched(s) => (Vec::new(), &mut s.min_extent, &mut s.on_battery),

@@ -7,12 +7,12 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Named numbers that a policy keeps across restarts; the driver stores them. Unknown and
 /// missing names are harmless: the state may be of another version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct PolicyState {
     /// Names and values, sorted by name.
     pub entries: Vec<(String, u64)>,
 }
 
-impl State {
+impl PolicyState {
     /// Stores `value` under `name`.
     pub fn set(&mut self, name: &str, value: u64) {
         match self.entries.binary_search_by(|(key, _)| key.as_str().cmp(name)) {

@@ -6,9 +6,9 @@ mod idle;
 mod rig;
 mod schedule;
 
-use super::{Policy, PolicySpec, State};
+use super::{Policy, PolicySpec, PolicyState};
 use alloc::boxed::Box;
 
 fn build(text: &str) -> Box<dyn Policy> {
-    text.parse::<PolicySpec>().unwrap().build(&State::default())
+    text.parse::<PolicySpec>().unwrap().build(&PolicyState::default())
 }

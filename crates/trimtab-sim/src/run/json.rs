@@ -59,8 +59,8 @@ impl Serialize for Float {
 
 impl<'de> Deserialize<'de> for Float {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyFloat;
-        impl Visitor<'_> for AnyFloat {
+        struct FloatVisitor;
+        impl Visitor<'_> for FloatVisitor {
             type Value = Float;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number, null, \"inf\" or \"-inf\"")
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Float {
                 }
             }
         }
-        deserializer.deserialize_any(AnyFloat)
+        deserializer.deserialize_any(FloatVisitor)
     }
 }
 
@@ -103,7 +103,7 @@ pub mod floats {
 }
 
 /// A key and its value.
-pub trait Entry {
+pub trait MapEntry {
     /// The key.
     type Key;
     /// The value.
@@ -114,7 +114,7 @@ pub trait Entry {
     fn of(parts: (Self::Key, Self::Value)) -> Self;
 }
 
-impl Entry for Field {
+impl MapEntry for Field {
     type Key = String;
     type Value = String;
     fn parts(&self) -> (&String, &String) {
@@ -125,7 +125,7 @@ impl Entry for Field {
     }
 }
 
-impl<K, V> Entry for (K, V) {
+impl<K, V> MapEntry for (K, V) {
     type Key = K;
     type Value = V;
     fn parts(&self) -> (&K, &V) {
@@ -138,7 +138,7 @@ impl<K, V> Entry for (K, V) {
 
 /// Lists as JSON objects that keep order and duplicate keys.
 pub mod entries {
-    use super::{Deserialize, Deserializer, Entry, Serialize, Serializer, Vec, Visitor, fmt};
+    use super::{Deserialize, Deserializer, MapEntry, Serialize, Serializer, Vec, Visitor, fmt};
     use core::marker::PhantomData;
     use serde::de::MapAccess;
 
@@ -148,7 +148,7 @@ pub mod entries {
     /// Errors of the serializer.
     pub fn serialize<E, S>(entries: &[E], serializer: S) -> Result<S::Ok, S::Error>
     where
-        E: Entry<Key: Serialize, Value: Serialize>,
+        E: MapEntry<Key: Serialize, Value: Serialize>,
         S: Serializer,
     {
         serializer.collect_map(entries.iter().map(E::parts))
@@ -160,11 +160,11 @@ pub mod entries {
     /// Errors of the deserializer.
     pub fn deserialize<'de, E, D>(deserializer: D) -> Result<Vec<E>, D::Error>
     where
-        E: Entry<Key: Deserialize<'de>, Value: Deserialize<'de>>,
+        E: MapEntry<Key: Deserialize<'de>, Value: Deserialize<'de>>,
         D: Deserializer<'de>,
     {
-        struct AnyEntries<E>(PhantomData<E>);
-        impl<'de, E: Entry<Key: Deserialize<'de>, Value: Deserialize<'de>>> Visitor<'de> for AnyEntries<E> {
+        struct EntriesVisitor<E>(PhantomData<E>);
+        impl<'de, E: MapEntry<Key: Deserialize<'de>, Value: Deserialize<'de>>> Visitor<'de> for EntriesVisitor<E> {
             type Value = Vec<E>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -177,7 +177,7 @@ pub mod entries {
                 Ok(entries)
             }
         }
-        deserializer.deserialize_map(AnyEntries(PhantomData))
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs a block workload on a block target.
 
-use super::{End, Events, Outcome};
+use super::{Events, RunEnd, RunOutcome};
 use crate::runner::recorder::Recorder;
 use crate::target::{BlockCompletion, BlockTarget, TargetError, TargetResult};
 use crate::workload::{BlockPhase, BlockWorkload, Limit};
@@ -29,7 +29,7 @@ pub enum Recording {
 ///
 /// Each completed operation is replaced at once; none waits for another to complete. A phase
 /// lasts from the issue of its first operation to the completion of its last.
-pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
+pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome
 where
     W: BlockWorkload + ?Sized,
     T: BlockTarget + ?Sized,
@@ -39,7 +39,7 @@ where
 }
 
 /// As [`run`], with the given level of detail.
-pub fn run_recording<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E) -> Outcome
+pub fn run_recording<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E) -> RunOutcome
 where
     W: BlockWorkload + ?Sized,
     T: BlockTarget + ?Sized,
@@ -49,20 +49,20 @@ where
     let end = match phases(workload, target, recording, events, &mut recorder) {
         Ok(end) => end,
         // A target cancels an operation on user interrupt; that is not a failure.
-        Err(_) if events.stopped() => End::Interrupted,
-        Err(error) => End::Failed(error),
+        Err(_) if events.stopped() => RunEnd::Interrupted,
+        Err(error) => RunEnd::Failed(error),
     };
     let now = target.now();
-    Outcome { recorded: recorder.finish(now), end }
+    RunOutcome { recorded: recorder.finish(now), end }
 }
 
-fn phases<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E, recorder: &mut Recorder) -> TargetResult<End>
+fn phases<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E, recorder: &mut Recorder) -> TargetResult<RunEnd>
 where
     W: BlockWorkload + ?Sized,
     T: BlockTarget + ?Sized,
     E: Events<T> + ?Sized,
 {
-    let mut window = Window::default();
+    let mut window = OperationWindow::default();
     while let Some(phase) = workload.next_phase() {
         check_depth(&phase, target)?;
         events.between(target, recorder, Some(&phase.name))?;
@@ -84,11 +84,11 @@ where
         }
         result?;
         if events.stopped() {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
     events.between(target, recorder, None)?;
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 fn check_depth<T: BlockTarget + ?Sized>(phase: &BlockPhase, target: &T) -> TargetResult {
@@ -106,7 +106,7 @@ fn check_depth<T: BlockTarget + ?Sized>(phase: &BlockPhase, target: &T) -> Targe
 
 /// Operations in flight; buffers are reused, so that operations do not allocate.
 #[derive(Debug, Default)]
-struct Window {
+struct OperationWindow {
     /// Kind and bytes of the operation with each tag.
     slots: Vec<(OpKind, u64)>,
     free: Vec<u32>,
@@ -120,7 +120,7 @@ struct Window {
 const AHEAD: usize = 4;
 
 /// Remaining budget of a phase, and operations drawn in advance.
-struct Budget {
+struct PhaseBudget {
     ops: u64,
     bytes: u64,
     until: Nanos,
@@ -131,7 +131,7 @@ struct Budget {
     len: usize,
 }
 
-impl Budget {
+impl PhaseBudget {
     fn new(limit: Limit, started: Nanos) -> Self {
         let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX, drawn: [Command::Flush; AHEAD], first: 0, len: 0 };
         match limit {
@@ -167,7 +167,7 @@ impl Budget {
     }
 }
 
-impl Window {
+impl OperationWindow {
     /// Runs one phase. After an error, issues nothing and waits for operations in flight.
     fn run<W, T, E, const RECORD: bool>(
         &mut self,
@@ -184,7 +184,7 @@ impl Window {
         E: Events<T> + ?Sized,
     {
         self.begin(phase.queue_depth, started);
-        let mut budget = Budget::new(phase.limit, started);
+        let mut budget = PhaseBudget::new(phase.limit, started);
         let mut in_flight = 0_u32;
         let mut stop = false;
         let mut result = Ok(());
@@ -262,7 +262,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::Progress;
+    use crate::runner::RunProgress;
     use crate::target::{BlockInfo, Clock};
     use crate::workload::Plan;
     use alloc::boxed::Box;
@@ -368,7 +368,7 @@ mod tests {
     fn queue_stays_full_until_the_last_operation() {
         let mut target = Scripted::new();
         let outcome = run(&mut writes(vec![phase(8, Limit::Ops(500))]), &mut target, &mut ());
-        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(outcome.end, RunEnd::Complete);
         assert_eq!(target.submitted, 500);
         let full = target.waited_with.iter().take_while(|n| **n == 8).count();
         assert!(
@@ -395,7 +395,7 @@ mod tests {
             (Limit::Ops(0), 0),
         ] {
             let outcome = run(&mut writes(vec![phase(1, limit)]), &mut Scripted::new(), &mut ());
-            assert_eq!(outcome.end, End::Complete);
+            assert_eq!(outcome.end, RunEnd::Complete);
             assert_eq!(outcome.recorded.phases[0].ops_total(), ops, "{limit:?}");
         }
     }
@@ -461,7 +461,7 @@ mod tests {
         ] {
             let mut workload = Numbered(writes(limits.into_iter().map(|limit| phase(1, limit)).collect()));
             let mut target = Ahead { scripted: Scripted::new(), submitted: Vec::new(), expected: Vec::new().into() };
-            assert_eq!(run(&mut workload, &mut target, &mut ()).end, End::Complete);
+            assert_eq!(run(&mut workload, &mut target, &mut ()).end, RunEnd::Complete);
             let blocks = |nths: &mut dyn Iterator<Item = u64>| nths.map(|nth| nth * 4096).collect::<Vec<u64>>();
             assert_eq!(target.submitted, blocks(&mut (0..1000)), "each exactly once, across phases");
             assert_eq!(target.expected.into_inner(), blocks(&mut { expected }));
@@ -491,7 +491,7 @@ mod tests {
         for (refuse_at, fail_at, reason) in [(Some(20), None, "refused"), (None, Some(20), "failed")] {
             let mut target = Scripted { refuse_at, fail_at, ..Scripted::new() };
             let outcome = run(&mut writes(vec![phase(8, Limit::Ops(100))]), &mut target, &mut ());
-            assert!(matches!(&outcome.end, End::Failed(error) if error.reason == reason), "{:?}", outcome.end);
+            assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.reason == reason), "{:?}", outcome.end);
             assert!(target.in_flight.is_empty(), "still in flight");
             assert_eq!(outcome.recorded.phases[0].ops_total() + u64::from(fail_at.is_some()), target.submitted);
         }
@@ -513,14 +513,14 @@ mod tests {
                 false
             }
 
-            fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+            fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
                 self.0 += 1;
                 if progress.ops >= 256 { Err(bad("enough")) } else { Ok(()) }
             }
         }
         let mut events = Stops(0);
         let outcome = run(&mut writes(vec![phase(1, Limit::Stream)]), &mut Scripted::new(), &mut events);
-        assert!(matches!(outcome.end, End::Failed(_)));
+        assert!(matches!(outcome.end, RunEnd::Failed(_)));
         assert!(outcome.recorded.phases[0].ops_total() < 400 && events.0 > 1);
     }
 }

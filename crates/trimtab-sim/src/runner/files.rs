@@ -1,6 +1,6 @@
 //! Runs a file workload on a file target.
 
-use super::{End, Events, Outcome};
+use super::{Events, RunEnd, RunOutcome};
 use crate::op::FileOp;
 use crate::runner::recorder::Recorder;
 use crate::target::{FileTarget, TargetResult};
@@ -17,7 +17,7 @@ const PROGRESS_OPS: u64 = 256;
 /// Reads the clock once per operation. An operation lasts from the end of the previous one to
 /// its own end, so it includes the time to generate it; the null target measures that. A
 /// paced operation counts from its due time, so a slow one is charged for delaying others.
-pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
+pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome
 where
     W: FileWorkload + ?Sized,
     T: FileTarget + ?Sized,
@@ -25,18 +25,18 @@ where
 {
     let now = target.now();
     let mut recorder = Recorder::new(now);
-    let mut state = State { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
+    let mut state = FileRunState { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
     let end = match steps(workload, target, events, &mut recorder, &mut state) {
         // A target cancels an operation on user interrupt; that is not a failure.
-        Err(_) if events.stopped() => End::Interrupted,
-        Err(error) => End::Failed(error),
+        Err(_) if events.stopped() => RunEnd::Interrupted,
+        Err(error) => RunEnd::Failed(error),
         Ok(end) => end,
     };
     let now = target.now();
-    Outcome { recorded: recorder.finish(now), end }
+    RunOutcome { recorded: recorder.finish(now), end }
 }
 
-struct State {
+struct FileRunState {
     /// End of the previous operation, or the due time of the next.
     last: Nanos,
     /// End of the previous operation, always.
@@ -45,7 +45,13 @@ struct State {
     progress_at: Nanos,
 }
 
-fn steps<W, T, E>(workload: &mut W, target: &mut T, events: &mut E, recorder: &mut Recorder, state: &mut State) -> TargetResult<End>
+fn steps<W, T, E>(
+    workload: &mut W,
+    target: &mut T,
+    events: &mut E,
+    recorder: &mut Recorder,
+    state: &mut FileRunState,
+) -> TargetResult<RunEnd>
 where
     W: FileWorkload + ?Sized,
     T: FileTarget + ?Sized,
@@ -56,7 +62,7 @@ where
             None => {
                 recorder.end_phase(state.last.max(state.ended));
                 events.between(target, recorder, None)?;
-                return Ok(End::Complete);
+                return Ok(RunEnd::Complete);
             }
             Some(FileStep::Phase(name)) => {
                 recorder.end_phase(state.last.max(state.ended));
@@ -86,7 +92,7 @@ where
             }
         }
         if events.stopped() {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
 }
@@ -203,7 +209,7 @@ mod tests {
             FileStep::Op(FileOp::Sync),
         ]);
         let outcome = run(&mut workload, &mut target, &mut ());
-        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(outcome.end, RunEnd::Complete);
         assert_eq!(target.log, ["mkdir d", "create d/f 1000", "append d/f 1000", "read d/f 2000", "sync"]);
         let phases = &outcome.recorded.phases;
         assert_eq!((phases[0].took, phases[0].written, phases[0].read), (Nanos::from_millis(4), Bytes(2000), Bytes(2000)));
@@ -216,7 +222,7 @@ mod tests {
         let mut workload = script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Create("a", DATA)), FileStep::Op(FileOp::Delete("bad"))]);
         let outcome = run(&mut workload, &mut target, &mut ());
         assert_eq!(outcome.recorded.phases[0].ops, [(OpKind::Create, 1)]);
-        assert!(matches!(&outcome.end, End::Failed(error) if error.errno == Some(2)));
+        assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.errno == Some(2)));
         assert_eq!(outcome.complete().unwrap_err().to_string(), "cannot delete bad: gone");
     }
 

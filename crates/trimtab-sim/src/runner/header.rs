@@ -1,14 +1,14 @@
 //! Description of a run before it starts.
 
 use crate::run::{Field, Provenance, Run, TargetKind};
-use crate::runner::recorder::Recorded;
+use crate::runner::recorder::RunRecording;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Description of a run before it starts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Header {
+pub struct RunHeader {
     /// Workload name.
     pub workload: String,
     /// Its settings.
@@ -29,7 +29,7 @@ pub struct Header {
     pub specification: Vec<Field>,
 }
 
-impl Header {
+impl RunHeader {
     /// A header without start time and specification, which the caller sets.
     pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Header {
     }
 
     /// Creates the run from recorded data; the caller adds metrics, environment and warnings.
-    pub fn into_run(self, recorded: Recorded, complete: bool) -> Run {
+    pub fn into_run(self, recorded: RunRecording, complete: bool) -> Run {
         let provenance = match self.target {
             TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
             TargetKind::Elsewhere => Provenance::Entered,

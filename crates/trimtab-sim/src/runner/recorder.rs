@@ -1,6 +1,6 @@
 //! Records a run: phases, latency histograms, and series of bounded length.
 
-use super::Progress;
+use super::RunProgress;
 use crate::run::metrics;
 use crate::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
 use alloc::borrow::ToOwned as _;
@@ -19,7 +19,7 @@ const POINTS_MAX: usize = 7200;
 
 /// Recorded data.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recorded {
+pub struct RunRecording {
     /// Phases in order.
     pub phases: Vec<Phase>,
     /// Rates and latencies per interval.
@@ -30,7 +30,7 @@ pub struct Recorded {
 /// evict the histograms from the caches, and one miss per batch is cheaper.
 const WAITING_MAX: usize = 256;
 
-impl Recorded {
+impl RunRecording {
     /// Appends the data of another recorder, which started `offset` after this one.
     pub fn append(&mut self, other: Self, offset: Nanos) {
         self.phases.extend(other.phases.into_iter().map(|mut phase| {
@@ -58,7 +58,7 @@ impl Recorded {
 pub struct Recorder {
     started: Nanos,
     done: Vec<Phase>,
-    current: Option<Current>,
+    current: Option<CurrentPhase>,
     series: Intervals,
     ops: u64,
     read: Bytes,
@@ -66,18 +66,18 @@ pub struct Recorder {
 }
 
 #[derive(Debug)]
-struct Current {
+struct CurrentPhase {
     name: String,
     started: Nanos,
     read: u64,
     written: u64,
-    kinds: [Option<Box<Kind>>; OpKind::ALL.len()],
+    kinds: [Option<Box<OpRecording>>; OpKind::ALL.len()],
     /// Latencies not yet in the histograms.
     waiting: Vec<(OpKind, Nanos)>,
 }
 
 #[derive(Debug, Default)]
-struct Kind {
+struct OpRecording {
     count: u64,
     total: Histogram,
     parts: Option<Box<(Histogram, Histogram)>>,
@@ -103,7 +103,7 @@ impl Recorder {
     /// Ends the current phase, if any, and begins another.
     pub fn begin_phase(&mut self, name: &str, now: Nanos) {
         self.end_phase(now);
-        self.current = Some(Current {
+        self.current = Some(CurrentPhase {
             name: name.to_owned(),
             started: now,
             read: 0,
@@ -166,8 +166,8 @@ impl Recorder {
     }
 
     /// Progress of the run.
-    pub fn progress(&self) -> Progress<'_> {
-        Progress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written, recorder: Some(self) }
+    pub fn progress(&self) -> RunProgress<'_> {
+        RunProgress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written, recorder: Some(self) }
     }
 
     /// Latency from issue to completion of all operations in the current phase.
@@ -250,15 +250,15 @@ impl Recorder {
     }
 
     /// Ends the run.
-    pub fn finish(mut self, now: Nanos) -> Recorded {
+    pub fn finish(mut self, now: Nanos) -> RunRecording {
         self.end_phase(now);
-        Recorded { phases: self.done, series: self.series.finish(now, self.started) }
+        RunRecording { phases: self.done, series: self.series.finish(now, self.started) }
     }
 }
 
-impl Current {
+impl CurrentPhase {
     #[inline]
-    fn kind(&mut self, kind: OpKind) -> &mut Kind {
+    fn kind(&mut self, kind: OpKind) -> &mut OpRecording {
         self.kinds[kind as usize].get_or_insert_default()
     }
 
@@ -301,7 +301,7 @@ impl Current {
     }
 }
 
-impl Kind {
+impl OpRecording {
     /// Merges `at_once` into all three histograms.
     fn together(mut self) -> Self {
         if let Some(at_once) = self.at_once.take() {

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::spec::layout::Layout;
+use trimtab_drive::spec::layout::SsdLayout;
 use trimtab_drive::units::{Bytes, three_digits};
 
 /// Warn if open and free superblocks take more than this share of the spare space: write
@@ -45,7 +45,7 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
 /// Share of spare space in open or free superblocks, all superblocks, and those.
 fn spare_taken(spec: &DriveSpec) -> Option<(f64, u32, u32)> {
     let flash = spec.flash()?;
-    let layout = Layout::new(spec, flash).ok()?;
+    let layout = SsdLayout::new(spec, flash).ok()?;
     let idle = layout.open_superblocks + flash.ftl.gc.free_low;
     let spare = f64::from(layout.superblocks) - f64::from(layout.units) * f64::from(layout.unit_slots) / f64::from(layout.superblock_slots);
     (spare > 0.0).then(|| (f64::from(idle) / spare, layout.superblocks, idle))

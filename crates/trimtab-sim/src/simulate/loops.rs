@@ -1,10 +1,10 @@
 //! CrystalDiskMark test sets in rounds, each on a new test file.
 
-use super::{Finished, Forward, Plan, Subject, Watcher, metric};
+use super::{SimulatedDrive, SimulationPlan, Watcher, WatcherAdapter, WorkloadResult, metric};
 use crate::run::{Axis, Better, Field, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
-use crate::runner::{Events, Progress, blocks};
+use crate::runner::{Events, RunProgress, blocks};
 use crate::target::drive::DriveTarget;
 use crate::target::{BlockTarget as _, TargetResult};
 use crate::workload::Limit;
@@ -23,7 +23,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
 /// Type of the workload.
-pub type Workload = Looped;
+pub type LoopWorkload = Looped;
 
 /// Settings of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +117,7 @@ impl Loops {
     ///
     /// # Errors
     /// The file does not fit, passes are empty, or operations are below the block size.
-    pub fn workload<T>(&self, spec: &DriveSpec, plan: &Plan<T>, total: Option<Bytes>) -> Result<Workload, UsageError> {
+    pub fn workload<T>(&self, spec: &DriveSpec, plan: &SimulationPlan<T>, total: Option<Bytes>) -> Result<LoopWorkload, UsageError> {
         let settings = Settings {
             profile: self.profile,
             size: self.size,
@@ -146,10 +146,17 @@ impl Loops {
     }
 
     /// Runs the rounds.
-    pub fn run(&self, spec: &DriveSpec, mut workload: Workload, subject: Subject, now: Nanos, watcher: &mut dyn Watcher) -> Finished {
+    pub fn run(
+        &self,
+        spec: &DriveSpec,
+        mut workload: LoopWorkload,
+        subject: SimulatedDrive,
+        now: Nanos,
+        watcher: &mut dyn Watcher,
+    ) -> WorkloadResult {
         let depth = self.profile.tests().iter().map(|test| test.depth()).max().unwrap_or(1).max(8);
         let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-        let mut rounds = Rounds { forward: Forward(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
+        let mut rounds = LoopRounds { forward: WatcherAdapter(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
         let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
         let steady_size = target.info().size;
         // An interrupted phase is not a pass.
@@ -160,7 +167,7 @@ impl Loops {
         outcome.recorded.series.extend(figures::series(&rounds.passes.passes));
         outcome.recorded.series.extend(trends.iter().map(per_round));
         outcome.recorded.series.extend(rounds.waf());
-        Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics }
+        WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics }
     }
 }
 
@@ -174,15 +181,15 @@ fn per_round(trend: &Trend) -> Series {
     }
 }
 
-struct Rounds<'a> {
-    forward: Forward<'a>,
+struct LoopRounds<'a> {
+    forward: WatcherAdapter<'a>,
     passes: Passes,
     /// Bytes written by the host and to the medium, at the end of each round.
     totals: Vec<(u64, u64)>,
     begun: bool,
 }
 
-impl Rounds<'_> {
+impl LoopRounds<'_> {
     fn waf(&self) -> Option<Series> {
         let rounds: Vec<_> = self.totals.windows(2).filter(|pair| pair[1].0 > pair[0].0).collect();
         (!rounds.is_empty()).then(|| Series {
@@ -195,16 +202,16 @@ impl Rounds<'_> {
     }
 }
 
-impl Events<DriveTarget<Subject>> for Rounds<'_> {
+impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
     fn stopped(&self) -> bool {
-        Events::<DriveTarget<Subject>>::stopped(&self.forward)
+        Events::<DriveTarget<SimulatedDrive>>::stopped(&self.forward)
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
-        Events::<DriveTarget<Subject>>::progress(&mut self.forward, progress)
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        Events::<DriveTarget<SimulatedDrive>>::progress(&mut self.forward, progress)
     }
 
-    fn between(&mut self, target: &mut DriveTarget<Subject>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(&mut self, target: &mut DriveTarget<SimulatedDrive>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         self.passes.phase_ended(recorder, recorder.written());
         if self.begun && (next.is_none() || next == Some(DELETE)) {
             self.passes.rounds += 1;

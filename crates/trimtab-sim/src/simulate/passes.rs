@@ -1,8 +1,8 @@
 //! Replays a trace once, or repeatedly until an amount is written, and records the results.
 
 use super::replay::Replay;
-use super::{Finished, Subject, Trace, Watcher};
-use crate::runner::End;
+use super::{SimulatedDrive, Trace, Watcher, WorkloadResult};
+use crate::runner::RunEnd;
 use crate::runner::recorder::Recorder;
 use crate::target::TargetError;
 use crate::trace::Event;
@@ -17,7 +17,7 @@ use trimtab_drive::usage::UsageError;
 const POLL_EVERY: u64 = 4096;
 
 /// Requests of a trace in order.
-pub trait Requests {
+pub trait RequestSource {
     /// Reason why a request cannot be read.
     type Error: From<UsageError>;
 
@@ -43,12 +43,12 @@ pub(super) fn replay<T: Trace>(
     trace: &T,
     data: DataClass,
     until: Option<Bytes>,
-    subject: Subject,
+    subject: SimulatedDrive,
     now: Nanos,
     watcher: &mut dyn Watcher,
-) -> Result<Finished, T::Error> {
+) -> Result<WorkloadResult, T::Error> {
     let name = &trace.name();
-    let mut pass = Pass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
+    let mut pass = ReplayPass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
         let before = pass.recorder.written();
@@ -56,8 +56,8 @@ pub(super) fn replay<T: Trace>(
             break end;
         }
         match until {
-            None => break End::Complete,
-            Some(until) if pass.recorder.written() >= until => break End::Complete,
+            None => break RunEnd::Complete,
+            Some(until) if pass.recorder.written() >= until => break RunEnd::Complete,
             Some(_) if pass.recorder.written() == before => {
                 return Err(UsageError::new(format!("{name} writes nothing, so the amount to be written is never reached")).into());
             }
@@ -65,19 +65,19 @@ pub(super) fn replay<T: Trace>(
         }
     };
     let (subject, latest) = pass.replay.into_parts();
-    Ok(Finished { recorded: pass.recorder.finish(latest), end, subject, metrics: Vec::new() })
+    Ok(WorkloadResult { recorded: pass.recorder.finish(latest), end, subject, metrics: Vec::new() })
 }
 
-struct Pass {
+struct ReplayPass {
     data: DataClass,
     until: Option<Bytes>,
-    replay: Replay<super::sampled::Sampled>,
+    replay: Replay<super::sampled::SampledDrive>,
     recorder: Recorder,
 }
 
-impl Pass {
+impl ReplayPass {
     /// Replays the trace once, or up to the amount to write; returns an early end.
-    fn once<R: Requests>(&mut self, requests: &mut R, name: &str, watcher: &mut dyn Watcher) -> Result<Option<End>, R::Error> {
+    fn once<R: RequestSource>(&mut self, requests: &mut R, name: &str, watcher: &mut dyn Watcher) -> Result<Option<RunEnd>, R::Error> {
         let mut n = 0_u64;
         while let Some(event) = requests.next_request() {
             let mut event = event?;
@@ -89,7 +89,7 @@ impl Pass {
             let served = self.replay.event(&event).map_err(too_large)?;
             if let Err(refusal) = served.result {
                 let object = format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
-                return Ok(Some(End::Failed(TargetError {
+                return Ok(Some(RunEnd::Failed(TargetError {
                     action: event.kind.op().name(),
                     object,
                     reason: refusal.to_string(),
@@ -100,7 +100,7 @@ impl Pass {
             n += 1;
             if n.is_multiple_of(POLL_EVERY) {
                 if watcher.stopped() {
-                    return Ok(Some(End::Interrupted));
+                    return Ok(Some(RunEnd::Interrupted));
                 }
                 watcher.written(self.recorder.written());
             }
@@ -120,7 +120,7 @@ pub(super) mod tests {
     use super::*;
     use crate::policy::PolicySpec;
     use crate::simulate::timing::Timing;
-    use crate::simulate::{Amount, Load, Plan, Simulated, run};
+    use crate::simulate::{Amount, SimulationLoad, SimulationPlan, SimulationResult, run};
     use crate::trace::Kind;
     use alloc::vec;
     use trimtab_drive::shipped::drive;
@@ -128,9 +128,9 @@ pub(super) mod tests {
     #[derive(Clone)]
     pub(in crate::simulate) struct RequestList(Vec<Event>);
 
-    pub(in crate::simulate) struct Reading<'a>(core::slice::Iter<'a, Event>);
+    pub(in crate::simulate) struct EventReader<'a>(core::slice::Iter<'a, Event>);
 
-    impl Requests for Reading<'_> {
+    impl RequestSource for EventReader<'_> {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
         fn next_request(&mut self) -> Option<Result<Event, Self::Error>> {
@@ -149,7 +149,7 @@ pub(super) mod tests {
     impl Trace for RequestList {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
-        type Requests<'a> = Reading<'a>;
+        type Requests<'a> = EventReader<'a>;
 
         fn timing(&self) -> Timing {
             Timing::Recorded
@@ -159,8 +159,8 @@ pub(super) mod tests {
             "it".to_string()
         }
 
-        fn open(&self) -> Result<Reading<'_>, Self::Error> {
-            Ok(Reading(self.0.iter()))
+        fn open(&self) -> Result<EventReader<'_>, Self::Error> {
+            Ok(EventReader(self.0.iter()))
         }
     }
 
@@ -179,10 +179,10 @@ pub(super) mod tests {
         RequestList((0..requests).map(event).collect())
     }
 
-    fn simulated(trace: RequestList, until: Option<Amount>) -> Result<Simulated, String> {
-        let plan = Plan {
+    fn simulated(trace: RequestList, until: Option<Amount>) -> Result<SimulationResult, String> {
+        let plan = SimulationPlan {
             name: "it".to_string(),
-            load: Load::Trace(trace),
+            load: SimulationLoad::Trace(trace),
             data: DataClass::Random,
             fill_permille: 0,
             until_written: until,

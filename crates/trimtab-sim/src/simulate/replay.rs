@@ -9,7 +9,7 @@
 use super::steered::Account;
 use super::timing::Timing;
 use crate::policy::PolicySpec;
-use crate::simulate::steered::Steered;
+use crate::simulate::steered::SteeredDrive;
 use crate::trace::{Event, Kind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -18,17 +18,17 @@ use alloc::string::String;
 use core::cmp::Reverse;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::model::Model;
-use trimtab_drive::requests::Counts;
+use trimtab_drive::requests::RequestCounts;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device, Extent, Refusal};
 
 /// Result of a replay.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// Model time from the first request to the last completion.
     pub took: Nanos,
     /// Commands sent to the drive: host requests and the policy's trims.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// Trims by host and policy.
     pub account: Account,
     /// Write amplification: medium writes over host writes during the replay.
@@ -39,7 +39,7 @@ pub struct Outcome {
 
 /// A replay in progress.
 pub struct Replay<D> {
-    drive: Steered<D>,
+    drive: SteeredDrive<D>,
     block: u64,
     size: u64,
     started: Nanos,
@@ -51,7 +51,7 @@ pub struct Replay<D> {
 
 /// Service of a request on the modelled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct RequestService {
     /// Arrival.
     pub arrived: Nanos,
     /// Completion.
@@ -113,7 +113,7 @@ impl HostPace {
 
 impl<D: Device> Replay<D> {
     /// A replay on `drive` from `now`.
-    pub fn new(drive: Steered<D>, now: Nanos) -> Self {
+    pub fn new(drive: SteeredDrive<D>, now: Nanos) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
         Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, Timing::Recorded) }
     }
@@ -131,7 +131,7 @@ impl<D: Device> Replay<D> {
     }
 
     /// Replays one event. `Err` if it exceeds the drive.
-    pub fn event(&mut self, event: &Event) -> Result<Served, String> {
+    pub fn event(&mut self, event: &Event) -> Result<RequestService, String> {
         let block = self.block;
         // Requests from drives with smaller blocks are extended to whole blocks.
         let offset = event.offset / block * block;
@@ -158,7 +158,7 @@ impl<D: Device> Replay<D> {
         }
         self.latest = self.latest.max(done);
         self.pace.completes(event, done);
-        Ok(Served { arrived, done, result: completion.result })
+        Ok(RequestService { arrived, done, result: completion.result })
     }
 
     /// Idles for `duration` after the last request, for a policy to act; not counted.
@@ -173,7 +173,7 @@ impl<D: Device> Replay<D> {
     }
 
     /// Ends the replay; returns the drive and its last completion.
-    pub fn into_parts(self) -> (Steered<D>, Nanos) {
+    pub fn into_parts(self) -> (SteeredDrive<D>, Nanos) {
         (self.drive, self.latest)
     }
 }
@@ -188,15 +188,15 @@ pub fn outcome<E>(
     (mapped, now): (Bytes, Nanos),
     stopped: fn() -> bool,
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
-) -> Result<Outcome, E> {
+) -> Result<ReplayOutcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped).counted().until(stopped), now).timed(timing);
+    let mut replay = Replay::new(SteeredDrive::new(drive, interface, policy, now, mapped).counted().until(stopped), now).timed(timing);
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
     let (host, medium) = drive.written();
     let mut account = account.expect("a steered drive keeps totals");
-    Ok(Outcome {
+    Ok(ReplayOutcome {
         took,
         counts: *account.counts.take().expect("counting is enabled"),
         account,
@@ -213,15 +213,15 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::model;
 
-    fn replayed(events: &[Event], policy: Option<&str>) -> Outcome {
+    fn replayed(events: &[Event], policy: Option<&str>) -> ReplayOutcome {
         rested(events, policy, Nanos::ZERO)
     }
 
-    fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> Outcome {
+    fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> ReplayOutcome {
         timed(events, policy, rest, Timing::Recorded)
     }
 
-    fn timed(events: &[Event], policy: Option<&str>, rest: Nanos, timing: Timing) -> Outcome {
+    fn timed(events: &[Event], policy: Option<&str>, rest: Nanos, timing: Timing) -> ReplayOutcome {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
@@ -319,7 +319,7 @@ mod tests {
     fn event_beyond_the_drive_is_refused() {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
-        let drive = Steered::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
+        let drive = SteeredDrive::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
         let mut replay = Replay::new(drive, Nanos::ZERO);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
             assert!(replay.event(&event(Nanos::ZERO, Kind::Write, offset, len, Nanos::ZERO)).is_err());

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_drive::model::{Model, Strain, Unlasting};
+use trimtab_drive::model::{Model, ThrottleState, TransientRateReason};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
 
@@ -17,17 +17,17 @@ const SAMPLES_MAX: usize = 1000;
 
 /// State at one moment.
 #[derive(Clone, Debug)]
-struct Sample {
+struct DriveSample {
     at: Nanos,
     /// Host writes since sampling began.
     written: u64,
     /// Medium writes since the drive was new.
     medium_written: u64,
     counters: BTreeMap<String, u64>,
-    strain: Strain,
+    strain: ThrottleState,
 }
 
-impl Sample {
+impl DriveSample {
     fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
@@ -62,17 +62,17 @@ const GROWTHS: [(&str, &str, Unit, f64); 15] = [
 ];
 
 /// The drive and its samples.
-pub struct Sampled {
+pub struct SampledDrive {
     drive: Box<dyn Model>,
     every: u64,
     written: u64,
     next: u64,
-    samples: Vec<Sample>,
+    samples: Vec<DriveSample>,
     medium_before: u64,
     last_done: Nanos,
 }
 
-impl Sampled {
+impl SampledDrive {
     /// Samples `drive` now and after each further `every` bytes written.
     pub fn new(drive: Box<dyn Model>, now: Nanos, every: Bytes) -> Self {
         let medium_before = drive.written().1;
@@ -107,7 +107,7 @@ impl Sampled {
         }
         self.next = self.written + self.every;
         let (_, medium_written) = self.drive.written();
-        self.samples.push(Sample {
+        self.samples.push(DriveSample {
             at,
             written: self.written,
             medium_written,
@@ -117,7 +117,7 @@ impl Sampled {
     }
 
     /// Adjacent samples with writes and elapsed time in between.
-    fn steps(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
+    fn steps(&self) -> impl Iterator<Item = (&DriveSample, &DriveSample)> {
         self.samples.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.at > a.at && b.written > a.written)
     }
 
@@ -127,9 +127,9 @@ impl Sampled {
     }
 
     /// Reason why the rate of each round of `group` steps will not last; `None` if stable.
-    pub fn unlasting(&self, group: usize) -> Vec<Option<Unlasting>> {
-        let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
-        let of_round = |round: &[(&Sample, &Sample)]| {
+    pub fn unlasting(&self, group: usize) -> Vec<Option<TransientRateReason>> {
+        let steps: Vec<(&DriveSample, &DriveSample)> = self.steps().collect();
+        let of_round = |round: &[(&DriveSample, &DriveSample)]| {
             let ((from, _), (_, to)) = (round.first()?, round.last()?);
             to.strain.unlasting(self.drive.as_ref(), &from.strain, to.at.0 - from.at.0)
         };
@@ -163,8 +163,8 @@ impl Sampled {
 
     /// Rate, write amplification, drive state and counter growth, over bytes written.
     pub fn series(&self) -> Vec<Series> {
-        let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
-        let over = |name: &str, unit, value: &dyn Fn(&Sample, &Sample) -> f64| Series {
+        let steps: Vec<(&DriveSample, &DriveSample)> = self.steps().collect();
+        let over = |name: &str, unit, value: &dyn Fn(&DriveSample, &DriveSample) -> f64| Series {
             name: name.to_owned(),
             axis: Axis::BytesWritten,
             x: steps.iter().map(|(_, b)| b.written).collect(),
@@ -181,7 +181,7 @@ impl Sampled {
             }
         }
         for (counter, name, unit, factor) in GROWTHS {
-            let growth = |a: &Sample, b: &Sample| b.counter(counter).saturating_sub(a.counter(counter)) as f64 * factor;
+            let growth = |a: &DriveSample, b: &DriveSample| b.counter(counter).saturating_sub(a.counter(counter)) as f64 * factor;
             if steps.iter().any(|(a, b)| growth(a, b) > 0.0) {
                 series.push(over(name, unit, &growth));
             }
@@ -190,11 +190,11 @@ impl Sampled {
     }
 }
 
-fn rate(a: &Sample, b: &Sample) -> f64 {
+fn rate(a: &DriveSample, b: &DriveSample) -> f64 {
     (b.written - a.written) as f64 * 1e3 / (b.at.0 - a.at.0) as f64
 }
 
-impl Device for Sampled {
+impl Device for SampledDrive {
     fn size(&self) -> Bytes {
         self.drive.size()
     }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn samples_are_thinned_and_still_cover_everything() {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-        let mut sampled = Sampled::new(model::build(&spec, 1).unwrap(), Nanos::ZERO, Bytes(1));
+        let mut sampled = SampledDrive::new(model::build(&spec, 1).unwrap(), Nanos::ZERO, Bytes(1));
         let mut now = Nanos::ZERO;
         for n in 0..5000_u64 {
             let extent = Extent { offset: n % 16_000 * 4096, len: 4096 };

@@ -4,7 +4,7 @@
 //! drive at once, under `none` never. Other policies decide when the drive learns of it,
 //! window by window. No other request arrives while a policy trims.
 
-use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
+use crate::policy::{Driver, Observation, PolicySpec, PolicyState, RefusalLimits, Surface, TrimRequest, TrimResponse};
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use core::convert::Infallible;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::{Ledger, Sums, UnitMap};
-use trimtab_drive::requests::Counts;
+use trimtab_drive::requests::RequestCounts;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 
@@ -20,7 +20,7 @@ use trimtab_drive::{Command, Completion, Device, Extent};
 const WINDOW_BYTES: u64 = 128 << 20;
 
 /// A drive under a trim policy.
-pub struct Steered<D> {
+pub struct SteeredDrive<D> {
     drive: D,
     steering: Option<Steering>,
 }
@@ -29,7 +29,7 @@ pub struct Steered<D> {
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Commands sent to the drive including the policy's trims, if counted.
-    pub counts: Option<Box<Counts>>,
+    pub counts: Option<Box<RequestCounts>>,
     /// Trims by host and policy.
     pub discards: Sums,
     /// Bytes freed by the host that were never trimmed.
@@ -42,11 +42,11 @@ struct Steering {
     /// Idle time after which the policy repeats its behaviour.
     period: Nanos,
     stopped: fn() -> bool,
-    host: Host,
+    host: SimulatedHost,
 }
 
 /// The host's writes and frees, and the drive's knowledge of them.
-struct Host {
+struct SimulatedHost {
     interface: Interface,
     /// Data in the host's view: a subset of the ledger's map, disjoint from `untold`.
     used: UnitMap,
@@ -56,7 +56,7 @@ struct Host {
     untold: UnitMap,
     windows: Vec<TrimWindow>,
     /// Optional: histograms of all commands take a twentieth of the run time.
-    counts: Option<Box<Counts>>,
+    counts: Option<Box<RequestCounts>>,
     now: Nanos,
     last_done: Nanos,
     /// Lag of the policy's clock: whole idle periods that were skipped.
@@ -71,7 +71,7 @@ struct Host {
     requests: u64,
 }
 
-impl<D: Device> Steered<D> {
+impl<D: Device> SteeredDrive<D> {
     /// A drive whose host trims for itself; no accounting, no cost.
     pub const fn not(drive: D) -> Self {
         Self { drive, steering: None }
@@ -117,7 +117,7 @@ impl<D: Device> Steered<D> {
     }
 }
 
-impl<D: Device> Device for Steered<D> {
+impl<D: Device> Device for SteeredDrive<D> {
     fn size(&self) -> Bytes {
         self.drive.size()
     }
@@ -167,7 +167,7 @@ impl Steering {
         let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
             .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
             .collect();
-        let host = Host {
+        let host = SimulatedHost {
             untold: UnitMap::new(ledger.map().len()),
             used: ledger.map().clone(),
             ledger,
@@ -185,7 +185,7 @@ impl Steering {
         };
         let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online));
         Self {
-            driver: policy.map(|policy| Driver::new(policy.build(&State::default()), Patience::ENDLESS)),
+            driver: policy.map(|policy| Driver::new(policy.build(&PolicyState::default()), RefusalLimits::ENDLESS)),
             period: policy.map_or(Nanos::MAX, PolicySpec::period).max(Nanos(1)),
             stopped: || false,
             host,
@@ -193,7 +193,7 @@ impl Steering {
     }
 
     fn account(self) -> Account {
-        let Host { untold, ledger, counts, .. } = self.host;
+        let SimulatedHost { untold, ledger, counts, .. } = self.host;
         Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.sums }
     }
 
@@ -249,7 +249,7 @@ impl Steering {
     }
 }
 
-impl Host {
+impl SimulatedHost {
     fn send(&mut self, drive: &mut impl Device, command: &Command<'_>) -> Completion {
         let completion = drive.submit(self.now, command);
         if let Some(counts) = &mut self.counts {
@@ -312,7 +312,7 @@ impl Host {
 
 /// The drive and its host, as a policy sees them.
 struct PolicyView<'a, D> {
-    host: &'a mut Host,
+    host: &'a mut SimulatedHost,
     drive: &'a mut D,
 }
 
@@ -335,12 +335,12 @@ impl<D: Device> Surface for PolicyView<'_, D> {
         }
     }
 
-    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
-        Trim::Done { outcome: self.host.trim_window(self.drive, request), waited: None }
+    fn trim(&mut self, request: TrimRequest) -> TrimResponse<Infallible> {
+        TrimResponse::Done { outcome: self.host.trim_window(self.drive, request), waited: None }
     }
 }
 
-impl Host {
+impl SimulatedHost {
     fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
         let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
         let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
@@ -418,9 +418,9 @@ mod tests {
     }
 
     /// A drive without frees for a hundred years.
-    fn over_an_empty_century(policy: &str) -> Steered<Slow> {
+    fn over_an_empty_century(policy: &str) -> SteeredDrive<Slow> {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-        let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
+        let mut drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
         let extent = Extent { offset: 0, len: 1 << 20 };
         drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
         drive.submit(Nanos::from_secs(CENTURY_S), &Command::Read(extent));
@@ -444,7 +444,7 @@ mod tests {
             TURNS.store(0, Ordering::Relaxed);
             let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
             let parsed = policy.parse().unwrap();
-            let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
+            let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
             let mut drive = drive.until(count);
             for at in [0, CENTURY_S] {
                 drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
@@ -476,7 +476,7 @@ mod tests {
         }
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "adaptive".parse().unwrap();
-        let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
         drive.until(after_ten).idle(Nanos::from_secs(CENTURY_S));
         assert_eq!(TURNS.load(Ordering::Relaxed), 11);
     }
@@ -486,14 +486,14 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "batched:every=20s".parse().unwrap();
         let interface = Interface::of(&spec);
-        let mut drive = Steered::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        let mut drive = SteeredDrive::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
         for window in 0..4 {
             let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
             drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
             drive.submit(Nanos::ZERO, &Command::trim(&[extent]));
         }
         // Four windows from 20 s take a second each.
-        let read = |drive: &mut Steered<Slow>, at_ms| {
+        let read = |drive: &mut SteeredDrive<Slow>, at_ms| {
             drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
         };
         assert_eq!(read(&mut drive, 19_000), Nanos::from_secs(19) + OTHER);
@@ -514,12 +514,12 @@ mod tests {
         ) {
             const PAGE: u64 = 4096;
             let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&PolicySpec::None), Nanos::ZERO, Bytes(512 << 20));
+            let mut drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&PolicySpec::None), Nanos::ZERO, Bytes(512 << 20));
             for (page, _) in (at..).zip(&pages).filter(|(_, freed)| **freed) {
                 drive.submit(Nanos::ZERO, &Command::trim(&[Extent { offset: page * PAGE, len: PAGE }]));
             }
             let freed = pages.iter().filter(|freed| **freed).count() as u64 * PAGE;
-            let Steered { drive, steering } = &mut drive;
+            let SteeredDrive { drive, steering } = &mut drive;
             let host = &mut steering.as_mut().unwrap().host;
             let (mut sent, mut below) = (0, Bytes::MAX);
             for (round, least) in (0..).zip([8 * PAGE, 3 * PAGE, 0]) {
@@ -527,7 +527,7 @@ mod tests {
                     let (mut start, end) = (window.start, window.start + window.len);
                     while start < end {
                         let request = TrimRequest {
-                            sizes: Some(crate::policy::Sizes { below, round, rounds: 3 }),
+                            sizes: Some(crate::policy::ExtentSizeClasses { below, round, rounds: 3 }),
                             command_max: Bytes(piece_pages * PAGE),
                             commands_max,
                             ..TrimRequest::whole(TrimWindow { start, len: end - start }, Bytes(least))
@@ -557,7 +557,7 @@ mod tests {
             const PAGE: u64 = 4096;
             let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
             let policy: PolicySpec = policy.parse().unwrap();
-            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes(50 * PAGE));
+            let mut drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes(50 * PAGE));
             let mut used: Vec<bool> = (0..220).map(|page| page < 50).collect();
             let mut written = used.clone();
             for (nth, (write, page, pages)) in (0_u64..).zip(ops) {

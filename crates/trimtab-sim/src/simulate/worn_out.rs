@@ -1,7 +1,7 @@
 //! Wear-out of a modelled drive as the result of a run, with its endurance.
 
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning, metrics};
-use crate::runner::{End, Outcome};
+use crate::runner::{RunEnd, RunOutcome};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -16,17 +16,17 @@ pub const WORN_OUT: &str = "drive.worn-out";
 
 /// End of a run on `drive`. A write refused because of wear completes the run.
 #[must_use]
-pub fn concluded(end: End, drive: &dyn Model) -> End {
+pub fn concluded(end: RunEnd, drive: &dyn Model) -> RunEnd {
     match end {
-        End::Failed(error) if error.errno == Refusal::ReadOnly.errno() && counter(&drive.counters(), READ_ONLY) != 0 => End::Complete,
+        RunEnd::Failed(error) if error.errno == Refusal::ReadOnly.errno() && counter(&drive.counters(), READ_ONLY) != 0 => RunEnd::Complete,
         other => other,
     }
 }
 
 /// `outcome` with its [`concluded`] end.
 #[must_use]
-pub fn conclude(outcome: Outcome, drive: &dyn Model) -> Outcome {
-    Outcome { end: concluded(outcome.end, drive), ..outcome }
+pub fn conclude(outcome: RunOutcome, drive: &dyn Model) -> RunOutcome {
+    RunOutcome { end: concluded(outcome.end, drive), ..outcome }
 }
 
 const READ_ONLY: &str = "now_read_only";
@@ -73,13 +73,13 @@ pub fn describe(run: &mut Run) {
 mod tests {
     use super::*;
     use crate::simulate::passes::tests::RequestList;
-    use crate::simulate::{Addresses, Amount, Load, Plan, run, shipped};
+    use crate::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, run, shipped};
     use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
     use trimtab_drive::data::DataClass;
     use trimtab_drive::spec::Medium;
 
     /// A random write run on a drive whose superblocks survive `erase_limit` erases.
-    fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, End) {
+    fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, RunEnd) {
         let mut spec = shipped("crucial-m4-128gb", Bytes(256 << 20));
         let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         flash.ftl.wear.erase_limit = Some(erase_limit);
@@ -92,9 +92,9 @@ mod tests {
             queue_depth: 8,
             span_permille: 1000,
         };
-        let plan: Plan<RequestList> = Plan {
+        let plan: SimulationPlan<RequestList> = SimulationPlan {
             name: "random".into(),
-            load: Load::Synthetic(addresses),
+            load: SimulationLoad::Synthetic(addresses),
             data: DataClass::Random,
             fill_permille,
             until_written: Some(Amount::Capacities(1000.0)),
@@ -103,8 +103,8 @@ mod tests {
         };
         let mut simulated = run(&spec, &plan, &mut ()).unwrap();
         let end = simulated.end.clone();
-        let header = crate::runner::header::Header::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
-        let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
+        let header = crate::runner::header::RunHeader::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
+        let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
         simulated.describe(&mut run);
         (run, end)
     }
@@ -113,7 +113,7 @@ mod tests {
     fn worn_out_drive_completes_run_with_its_endurance() {
         for (separate_gc, fill_permille) in [(true, 1000), (false, 1000), (false, 0)] {
             let (run, end) = worn(6, separate_gc, fill_permille);
-            assert_eq!(end, End::Complete);
+            assert_eq!(end, RunEnd::Complete);
             let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
             let (first, worn) = (value(metrics::FIRST_RETIRED_WRITTEN).unwrap(), value(metrics::WORN_OUT_WRITTEN).unwrap());
             let raw = 256.0 * 1.0735 * 1_048_576.0;
@@ -130,6 +130,6 @@ mod tests {
     #[test]
     fn drive_that_survives_one_erase_is_a_result() {
         let (run, end) = worn(1, false, 1000);
-        assert_eq!((end, is_worn_out(&run)), (End::Complete, true));
+        assert_eq!((end, is_worn_out(&run)), (RunEnd::Complete, true));
     }
 }

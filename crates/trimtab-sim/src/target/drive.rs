@@ -18,22 +18,22 @@ pub struct DriveTarget<D> {
     drive: D,
     info: BlockInfo,
     now: Nanos,
-    in_flight: Pending,
+    in_flight: CompletionQueue,
     submitted: u64,
 }
 
 /// Operations in flight by completion time; sequence numbers break ties.
 #[derive(Debug, Default)]
-struct Pending {
+struct CompletionQueue {
     /// Sorted. Nearly all writes complete in submission order.
-    queue: VecDeque<InFlight>,
+    queue: VecDeque<InFlightCommand>,
     /// Operations submitted after one that completes later.
-    late: BinaryHeap<Reverse<InFlight>>,
+    late: BinaryHeap<Reverse<InFlightCommand>>,
 }
 
-impl Pending {
+impl CompletionQueue {
     #[inline]
-    fn push(&mut self, new: InFlight) {
+    fn push(&mut self, new: InFlightCommand) {
         if self.queue.back().is_none_or(|last| *last <= new) {
             self.queue.push_back(new);
         } else {
@@ -43,7 +43,7 @@ impl Pending {
 
     /// Removes the earliest operation if it is due by `now`, or unconditionally if `wait`.
     #[inline]
-    fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlight> {
+    fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
         let from_late = other.is_some_and(|other| first.is_none_or(|first| *other <= *first));
         if (if from_late { other } else { first }).is_none_or(|next| next.done > now && !wait) {
@@ -54,14 +54,14 @@ impl Pending {
 }
 
 #[derive(Debug)]
-struct InFlight {
+struct InFlightCommand {
     done: Nanos,
     sequence: u64,
     tag: u32,
     issued: Nanos,
 }
 
-impl InFlight {
+impl InFlightCommand {
     /// A single number, for comparison without an unpredictable branch.
     #[inline]
     fn order(&self) -> u128 {
@@ -69,21 +69,21 @@ impl InFlight {
     }
 }
 
-impl PartialEq for InFlight {
+impl PartialEq for InFlightCommand {
     fn eq(&self, other: &Self) -> bool {
         self.order() == other.order()
     }
 }
 
-impl Eq for InFlight {}
+impl Eq for InFlightCommand {}
 
-impl Ord for InFlight {
+impl Ord for InFlightCommand {
     fn cmp(&self, other: &Self) -> Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-impl PartialOrd for InFlight {
+impl PartialOrd for InFlightCommand {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -98,7 +98,7 @@ impl<D: Device> DriveTarget<D> {
     /// A target on `drive` that allows `queue_depth_max` operations in flight.
     pub fn new(drive: D, queue_depth_max: u32) -> Self {
         let info = BlockInfo { size: drive.size(), block_size: drive.logical_block(), queue_depth_max, trim: drive.supports_trim() };
-        Self { drive, info, now: Nanos::ZERO, in_flight: Pending::default(), submitted: 0 }
+        Self { drive, info, now: Nanos::ZERO, in_flight: CompletionQueue::default(), submitted: 0 }
     }
 
     /// Sets the clock to `now`, for a drive used by another target until then.
@@ -120,7 +120,7 @@ impl<D: Device> DriveTarget<D> {
             reason: refusal.to_string(),
             errno: refusal.errno(),
         })?;
-        self.in_flight.push(InFlight { done: completion.done, sequence: self.submitted, tag, issued: self.now });
+        self.in_flight.push(InFlightCommand { done: completion.done, sequence: self.submitted, tag, issued: self.now });
         self.submitted += 1;
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
 
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut reaped = 0;
-        while let Some(InFlight { done: completed, tag, issued, .. }) = self.in_flight.pop(self.now, reaped < min) {
+        while let Some(InFlightCommand { done: completed, tag, issued, .. }) = self.in_flight.pop(self.now, reaped < min) {
             self.now = self.now.max(completed);
             // Modelled submission takes no time: the drive's latency includes command overhead.
             done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
@@ -231,10 +231,10 @@ mod tests {
         /// Oracle: a sorted list. Due operations return without waiting; others only on a wait.
         #[test]
         fn pending_pops_earliest_first(steps in proptest::collection::vec((0_u64..40, 0_u64..30, proptest::bool::ANY), 1..200)) {
-            let (mut pending, mut sorted, mut now) = (Pending::default(), Vec::new(), 0);
+            let (mut pending, mut sorted, mut now) = (CompletionQueue::default(), Vec::new(), 0);
             for (sequence, (later, pause, wait)) in (0_u64..).zip(steps) {
                 now += pause;
-                pending.push(InFlight { done: Nanos(now + later), sequence, tag: 0, issued: Nanos(now) });
+                pending.push(InFlightCommand { done: Nanos(now + later), sequence, tag: 0, issued: Nanos(now) });
                 sorted.push((now + later, sequence));
                 sorted.sort_unstable();
                 let expected = (wait || sorted[0].0 <= now).then(|| sorted.remove(0));

@@ -3,8 +3,8 @@
 
 use super::{BLOCK, Volume};
 use crate::op::Payload;
-use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
-use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimWindow, Trimmable};
+use crate::policy::{Driver, Observation, Policy, RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult};
+use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -119,9 +119,9 @@ impl<D: Device> Surface for ObservedVolume<D> {
         }
     }
 
-    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+    fn trim(&mut self, request: TrimRequest) -> TrimResponse<Infallible> {
         self.volume.begin_trim(request);
-        Trim::Begun
+        TrimResponse::Begun
     }
 }
 
@@ -209,7 +209,7 @@ impl<D: Device> Steered<D> {
         self.settle();
         let now = self.surface.volume.now();
         if self.driver.is_due(now)
-            && let Turn::Begun(request) = self.driver.turn(&mut self.surface)
+            && let TurnResult::Begun(request) = self.driver.turn(&mut self.surface)
         {
             self.sent = Some((now, request.window.start));
         }
@@ -233,7 +233,7 @@ fn discards<D: Device>(volume: &Volume<D>) -> Amount {
     volume.counters().traffic.discards
 }
 
-impl<D: Device> Trimmable for Steered<D> {
+impl<D: Device> TrimTarget for Steered<D> {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
         let volume = self.volume_mut();
         let mut all = TrimOutcome::default();
@@ -265,7 +265,7 @@ impl<D: Device> Trimmable for Steered<D> {
 
 /// Failed windows are retried without limit: no location on a modelled volume fails for good.
 fn driver(policy: Box<dyn Policy>) -> Driver {
-    Driver::new(policy, Patience::ENDLESS)
+    Driver::new(policy, RefusalLimits::ENDLESS)
 }
 
 impl<D: Device> Clock for Steered<D> {
@@ -332,7 +332,7 @@ mod tests {
     mod shipped;
 
     use super::*;
-    use crate::policy::{PolicySpec, State};
+    use crate::policy::{PolicySpec, PolicyState};
     use crate::volume::VolumeSpec;
     use alloc::format;
     use trimtab_drive::data::DataClass;
@@ -387,7 +387,7 @@ mod tests {
         let drive =
             Slow { trim_command_ns, trim_mib_ns, busy_until: Nanos::ZERO, trimmed: 0, trim_max: Nanos::ZERO, wait_max: Nanos::ZERO };
         let volume = Volume::format(drive, spec, Nanos::ZERO).unwrap();
-        Steered::new(volume, policy.parse::<PolicySpec>().unwrap().build(&State::default()), Bytes(512))
+        Steered::new(volume, policy.parse::<PolicySpec>().unwrap().build(&PolicyState::default()), Bytes(512))
     }
 
     const S: u64 = 1_000_000_000;

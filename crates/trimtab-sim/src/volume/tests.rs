@@ -215,7 +215,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
     }
 }
 
-use crate::policy::{Sizes, TrimRequest};
+use crate::policy::{ExtentSizeClasses, TrimRequest};
 use crate::target::TrimWindow;
 
 const fn small_commands(window: TrimWindow) -> TrimRequest {
@@ -463,7 +463,7 @@ fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, between: impl FnOn
             let end = window.start + window.len;
             while at < end {
                 let below = round.checked_sub(1).map_or(Bytes::MAX, |before| least[before]);
-                let sizes = Sizes { below, round: round as u32, rounds: least.len() as u32 };
+                let sizes = ExtentSizeClasses { below, round: round as u32, rounds: least.len() as u32 };
                 let rest = TrimWindow { start: at, len: end - at };
                 v.begin_trim(TrimRequest { sizes: Some(sizes), commands_max: 3, command_max, ..TrimRequest::whole(rest, least[round]) });
                 v.run_until_trimmed(Nanos::MAX);

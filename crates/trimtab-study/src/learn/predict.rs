@@ -21,8 +21,8 @@ use trimtab_drive::spec::{DriveSpec, Medium, SlcSize};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::analysis;
-use trimtab_sim::policy::{PolicySpec, State};
-use trimtab_sim::runner::{End, files};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
+use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::volume::{Steered, Volume, VolumeSpec, WRITTEN_STEP};
@@ -378,19 +378,19 @@ fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
 fn volume(spec: &DriveSpec) -> Option<Steered<Box<dyn Model>>> {
     let drive = model::build(spec, 1).ok()?;
     let volume = Volume::format(drive, VolumeSpec::ext4(), Nanos::ZERO).ok()?;
-    Some(Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP))
+    Some(Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP))
 }
 
 fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
     let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
     let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == End::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
 }
 
 fn postmark(spec: &DriveSpec, all: &mut Vec<Figure>) -> Option<()> {
     let settings = Settings { number: 1000, transactions: 2000, size_high: 60_000, ..Settings::default() };
     let outcome = files::run(&mut Synced::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == End::Complete).then(|| all.push(Figure { workload: "postmark", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete).then(|| all.push(Figure { workload: "postmark", what: What::Time, value: took }))
 }

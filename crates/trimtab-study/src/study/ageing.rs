@@ -18,17 +18,17 @@ use alloc::vec::Vec;
 use trimtab_drive::Device as _;
 use trimtab_drive::Superblock;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::model::{Model, Unlasting};
+use trimtab_drive::model::{Model, TransientRateReason};
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{End, files};
+use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::Steered;
@@ -135,12 +135,12 @@ impl Ageing {
     ///
     /// # Errors
     /// The drive or its filesystem cannot be created, or fails.
-    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
+    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
         let small = Small::of(&self.setup.drive.spec, self.size)?;
         let faster = small.faster(policy);
         let mut target = self.target(&small, &faster, watcher)?;
         let settings = self.churn(&target, &small);
-        let mut header = Header::new(
+        let mut header = RunHeader::new(
             CHURN,
             self.fields(&settings, &small),
             TargetKind::ModelledVolume,
@@ -158,14 +158,14 @@ impl Ageing {
         let mut workload = Churn::new(settings, self.setup.seed);
         let end = match months.run(&mut workload, &mut target, &mut recorder, watcher) {
             Ok(end) => end,
-            Err(_) if watcher.stopped() => End::Interrupted,
-            Err(error) => worn_out::concluded(End::Failed(error), target.volume().drive().as_ref()),
+            Err(_) if watcher.stopped() => RunEnd::Interrupted,
+            Err(error) => worn_out::concluded(RunEnd::Failed(error), target.volume().drive().as_ref()),
         };
         let now = target.now();
         let mut recorded = recorder.finish(now);
         // A rate per interval of months has no meaning.
         recorded.series.clear();
-        let mut run = header.into_run(recorded, end == End::Complete);
+        let mut run = header.into_run(recorded, end == RunEnd::Complete);
         months.describe(&mut run, &self.setup.drive.spec, &small);
         trims(&mut run, &target, small.factor);
         super::modelled::describe(&mut run, &self.setup, &target);
@@ -199,7 +199,7 @@ impl Ageing {
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
         shrink(&mut volume_spec, small.factor);
         let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
-        let mut target = Steered::new(volume, policy.build(&State::default()), WRITTEN_STEP);
+        let mut target = Steered::new(volume, policy.build(&PolicyState::default()), WRITTEN_STEP);
         target.create(FILE, &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class })?;
         target.sync()?;
         Ok(target)
@@ -247,7 +247,7 @@ impl Months {
         Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
-    fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<End> {
+    fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<RunEnd> {
         let mut phase = target.now();
         let mut sessions = 0;
         while let Some(step) = workload.next_step() {
@@ -267,7 +267,7 @@ impl Months {
                     sessions += 1;
                     self.after_session(sessions, target, workload, watcher)?;
                     if sessions >= self.sessions {
-                        return Ok(End::Complete);
+                        return Ok(RunEnd::Complete);
                     }
                 }
                 FileStep::Op(op) => {
@@ -277,10 +277,10 @@ impl Months {
                 }
             }
             if watcher.stopped() {
-                return Ok(End::Interrupted);
+                return Ok(RunEnd::Interrupted);
             }
         }
-        Ok(End::Complete)
+        Ok(RunEnd::Complete)
     }
 
     /// Handles the pause after the given session.
@@ -382,12 +382,12 @@ impl Months {
             });
         };
         let later = self.sustained.iter().find_map(|one| one.later);
-        if let Some(Unlasting::Heat { .. }) = later {
+        if let Some(TransientRateReason::Heat { .. }) = later {
             note(
                 "steady-state.warming-up",
                 "sustained random writes were measured before thermal throttling: the drive was still warming up towards its throttling temperature",
             );
-        } else if let Some(Unlasting::Life { .. }) = later {
+        } else if let Some(TransientRateReason::Life { .. }) = later {
             note(
                 "steady-state.life-throttle",
                 "sustained random writes were measured before the drive throttles to protect its endurance; a longer load would be throttled",
@@ -482,7 +482,7 @@ mod tests {
         let mut ageing = Ageing::new(setup.clone(), fill, DataClass::Random, drive_writes);
         ageing.size = Bytes(size);
         let (run, end) = ageing.run(&policy.parse().unwrap(), &mut ()).unwrap();
-        assert_eq!(end, End::Complete);
+        assert_eq!(end, RunEnd::Complete);
         run
     }
 
@@ -538,7 +538,7 @@ mod tests {
             let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
             (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
-            assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
+            assert_eq!((end, run.pictures.superblocks.is_some()), (RunEnd::Complete, has), "{name}");
             // The headline metric of a churn run in lists.
             assert_eq!(trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(), Some(RATE_STEADY), "{name}");
         }

@@ -20,8 +20,8 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::volume::Atime;
 
@@ -139,13 +139,13 @@ impl Cell {
     }
 
     /// Header of the run. Together with [`detail`](Self::detail), it decides the result.
-    pub fn header(&self) -> Header {
+    pub fn header(&self) -> RunHeader {
         match &self.work {
             Work::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
             Work::Months(ageing) => {
                 let setup = &ageing.setup;
-                let header = Header::new(CHURN, Vec::new(), TargetKind::ModelledVolume, &setup.label, self.policy.name(), setup.seed);
-                Header { policy_settings: self.policy.settings(), ..header }
+                let header = RunHeader::new(CHURN, Vec::new(), TargetKind::ModelledVolume, &setup.label, self.policy.name(), setup.seed);
+                RunHeader { policy_settings: self.policy.settings(), ..header }
             }
         }
     }
@@ -163,7 +163,7 @@ impl Cell {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created, or fails.
-    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
+    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
         self.run_from(&mut Setup::in_use, watcher)
     }
 
@@ -172,7 +172,7 @@ impl Cell {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_from(&self, beginning: &mut Beginning<'_>, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
+    pub fn run_from(&self, beginning: &mut Beginning<'_>, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
         match &self.work {
             Work::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, beginning, watcher),
             Work::Months(ageing) => ageing.run(&self.policy, watcher),

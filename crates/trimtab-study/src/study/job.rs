@@ -12,8 +12,8 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Unit};
-use trimtab_sim::runner::{Events, Outcome, files};
-use trimtab_sim::target::Trimmable;
+use trimtab_sim::runner::{Events, RunOutcome, files};
+use trimtab_sim::target::TrimTarget;
 use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phase};
 use trimtab_sim::workload::synced::{self, Synced};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
@@ -89,7 +89,7 @@ impl Job {
     }
 
     /// Runs the workload.
-    pub fn run<T: Trimmable, E: Events<T>>(&self, target: &mut T, events: &mut E) -> Outcome {
+    pub fn run<T: TrimTarget, E: Events<T>>(&self, target: &mut T, events: &mut E) -> RunOutcome {
         match self {
             Self::Tree { list, .. } => files::run(&mut Tree::new(Arc::clone(list), 1), target, events),
             Self::Postmark(workload) => files::run(&mut workload.as_ref().clone(), target, events),

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use trimtab_drive::units::Bytes;
     use trimtab_drive::{Command, Completion};
-    use trimtab_sim::policy::{PolicySpec, State};
+    use trimtab_sim::policy::{PolicySpec, PolicyState};
     use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 
     const TRIM: Nanos = Nanos::from_millis(148);
@@ -159,7 +159,7 @@ mod tests {
         spec.mkfs.discard = false;
         let mut volume = Volume::format(Serial { busy_until: Nanos::ZERO, trims: 0, others: 0 }, spec, Nanos::ZERO).unwrap();
         volume.age(&Age { fill: 0.6, free_extent: Bytes(1 << 20), class: DataClass::Random, write: false, seed: 1 }).unwrap();
-        Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP)
+        Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP)
     }
 
     fn run(load: Load, trim: bool) -> (Met, Steered<Serial>, Nanos) {

@@ -156,12 +156,12 @@ fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
 mod tests {
     use super::*;
     use trimtab_sim::run::{Better, TargetKind, Unit};
-    use trimtab_sim::runner::header::Header;
-    use trimtab_sim::runner::recorder::Recorded;
+    use trimtab_sim::runner::header::RunHeader;
+    use trimtab_sim::runner::recorder::RunRecording;
 
     fn run(sample: f64) -> Run {
-        let header = Header::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
-        let mut run = header.into_run(Recorded::default(), true);
+        let header = RunHeader::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
+        let mut run = header.into_run(RunRecording::default(), true);
         run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples: alloc::vec![sample] });
         run
     }

@@ -15,13 +15,13 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::{Recorded, Recorder};
-use trimtab_sim::runner::{End, Events};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::recorder::{Recorder, RunRecording};
+use trimtab_sim::runner::{Events, RunEnd};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, TargetResult};
 use trimtab_sim::volume::Steered;
@@ -104,7 +104,7 @@ impl Setup {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn make(&self, spec: &PolicySpec, state: &State, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
+    pub fn make(&self, spec: &PolicySpec, state: &PolicyState, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
         Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
     }
 
@@ -152,7 +152,7 @@ impl Setup {
 }
 
 /// Leaves the filesystem idle for a minute under a policy with prior knowledge `state`.
-fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State) -> Steered<Box<dyn Model>> {
+fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &PolicyState) -> Steered<Box<dyn Model>> {
     let now = volume.now();
     let mut target = Steered::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
     target.idle_until(now + Nanos::from_secs(60));
@@ -160,13 +160,13 @@ fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State)
 }
 
 /// An idle policy's knowledge after trimming this drive once: TRIM costs and piece size.
-fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> State {
-    let mut target = steered(volume, spec, &State::default());
+fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> PolicyState {
+    let mut target = steered(volume, spec, &PolicyState::default());
     target.force();
     idle_until_trimmed(&mut target, watcher);
     let all = target.policy().state();
     let of_costs = all.entries.into_iter().filter(|(name, _)| name.starts_with("idle."));
-    State { entries: of_costs.collect() }
+    PolicyState { entries: of_costs.collect() }
 }
 
 /// The policy to trigger. A batched trim starts right after the deletion, ignoring schedules.
@@ -183,12 +183,12 @@ struct JobEvents<'a> {
     met: Vec<Metric>,
     latencies: Vec<LatencyMap>,
     /// The phase of the load that ran on a copy of the target.
-    beside: Recorded,
+    beside: RunRecording,
 }
 
 impl<'a> JobEvents<'a> {
     const fn new(policy: PolicySpec, brief: bool, watcher: &'a dyn Watcher) -> Self {
-        let beside = Recorded { phases: Vec::new(), series: Vec::new() };
+        let beside = RunRecording { phases: Vec::new(), series: Vec::new() };
         Self { watcher, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
     }
 
@@ -273,8 +273,8 @@ fn trim_time(target: &Steered<Box<dyn Model>>) -> Option<Metric> {
     })
 }
 
-pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
-    let mut header = Header::new(job.name(), job.settings(), TargetKind::ModelledVolume, &setup.label, policy.name(), job.seed());
+pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> RunHeader {
+    let mut header = RunHeader::new(job.name(), job.settings(), TargetKind::ModelledVolume, &setup.label, policy.name(), job.seed());
     header.policy_settings = policy.settings();
     header
 }
@@ -287,15 +287,15 @@ pub(super) fn run(
     brief: bool,
     beginning: &mut Beginning<'_>,
     watcher: &mut dyn Watcher,
-) -> Result<(Run, End), Problem> {
+) -> Result<(Run, RunEnd), Problem> {
     let volume = setup.filled(beginning(setup, watcher)?, policy);
-    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { State::default() };
+    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { PolicyState::default() };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
     let mut around = JobEvents::new(*policy, brief, watcher);
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
-    let mut run = header(setup, job, policy).into_run(outcome.recorded, end == End::Complete);
+    let mut run = header(setup, job, policy).into_run(outcome.recorded, end == RunEnd::Complete);
     run.metrics = job::metrics(&run.phases);
     run.phases.extend(around.beside.phases);
     run.metrics.extend(around.met);

@@ -4,9 +4,9 @@ use super::policy;
 use trimtab_drive::OpKind;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Events, Progress};
+use trimtab_sim::runner::{Events, RunProgress};
 use trimtab_sim::target::TargetResult;
-use trimtab_sim::target::Trimmable;
+use trimtab_sim::target::TrimTarget;
 
 /// Trim before the job, so that all policies start alike. Not part of any policy.
 pub const TRIM_BEFORE: &str = "trim-before";
@@ -28,12 +28,12 @@ pub struct PolicyEvents<'a, E> {
     pub online: bool,
 }
 
-impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
+impl<T: TrimTarget, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.inner.stopped()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.inner.progress(progress)
     }
 
@@ -62,7 +62,7 @@ impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
 }
 
 /// Adds the discards that the device counted during the last phase to it.
-pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+pub(super) fn account<T: TrimTarget>(target: &mut T, recorder: &mut Recorder) {
     let counted = target.take_discards();
     if let (Some(_), Some(phase)) = (counted, recorder.last_phase())
         && phase.discards.is_none()
@@ -72,7 +72,7 @@ pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
 }
 
 /// A phase of one trim, which lasts until the device has finished it.
-pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
+pub fn trim<T: TrimTarget>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
     let started = target.now();
     recorder.begin_phase(name, started);
     let (outcome, went_on) = target.trim_all()?;
@@ -88,7 +88,7 @@ pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -
 }
 
 /// A phase that waits for the filesystem's background discards.
-fn drain<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+fn drain<T: TrimTarget>(target: &mut T, recorder: &mut Recorder) {
     let started = target.now();
     recorder.begin_phase(DRAIN, started);
     let went_on = target.wait_for_discards();

@@ -6,12 +6,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::model::{Model, Strain, Unlasting};
+use trimtab_drive::model::{Model, ThrottleState, TransientRateReason};
 use trimtab_drive::spec::{Medium, SlcSize};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::runner::{End, blocks};
+use trimtab_sim::runner::{RunEnd, blocks};
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
 use trimtab_sim::volume::FileBlocks;
@@ -74,7 +74,7 @@ pub struct Sustained {
     /// True if the window satisfies SNIA's rule and the amount of erased flash stayed constant.
     pub steady: bool,
     /// Cause of a throttling that a longer load would meet, but the window did not.
-    pub later: Option<Unlasting>,
+    pub later: Option<TransientRateReason>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -92,7 +92,7 @@ struct Measurement {
     /// Erased bytes before and after the measurement.
     free: (u64, u64),
     trim_seconds: f64,
-    later: Option<Unlasting>,
+    later: Option<TransientRateReason>,
 }
 
 impl Measurement {
@@ -235,7 +235,7 @@ impl RandomWrites {
         let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
             let outcome = blocks::run(&mut workload, &mut file, &mut { watcher });
-            if let End::Failed(error) = outcome.end {
+            if let RunEnd::Failed(error) = outcome.end {
                 return Err(error);
             }
             for phase in &outcome.recorded.phases {
@@ -262,7 +262,7 @@ struct DriveState {
     backlog: Nanos,
     free: u64,
     trim_ns: u64,
-    strain: Strain,
+    strain: ThrottleState,
 }
 
 impl DriveState {

@@ -10,9 +10,9 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Run, TargetKind, Warning};
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
+use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::simulate::{self, SimulationLoad, SimulationPlan, Trace, Watcher};
 
 /// A cell. Its result does not depend on the machine, the time, or other cells.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub enum Work<T> {
     /// Requests on the drive itself.
     Requests {
         /// The simulation and its policy.
-        plan: Box<Plan<T>>,
+        plan: Box<SimulationPlan<T>>,
         /// Hash of the content, for a trace.
         content: String,
     },
@@ -52,11 +52,11 @@ impl<T: Trace<Error: Display>> Cell<T> {
         let work = match &self.work {
             Work::Requests { plan, content } => {
                 let load = match &plan.load {
-                    Load::Trace(trace) => format!("{content} {:?}", trace.fields()),
-                    Load::Synthetic(addresses) => format!("{addresses:?}"),
-                    Load::Crystal(loops) => format!("{loops:?}"),
+                    SimulationLoad::Trace(trace) => format!("{content} {:?}", trace.fields()),
+                    SimulationLoad::Synthetic(addresses) => format!("{addresses:?}"),
+                    SimulationLoad::Crystal(loops) => format!("{loops:?}"),
                 };
-                let Plan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
+                let SimulationPlan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
                 format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
             }
             Work::Files { ageing, policy } => {
@@ -90,20 +90,20 @@ impl<T: Trace<Error: Display>> Cell<T> {
     /// # Errors
     /// A drive, a filesystem or a workload cannot be created, or fails. An interruption is not an
     /// error.
-    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), String> {
+    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), String> {
         let label = format!("drive:{}", self.drive.name);
         match &self.work {
             Work::Requests { plan, .. } => {
                 let mut simulated = match simulate::run(&self.drive, plan, watcher) {
                     Ok(simulated) => simulated,
-                    Err(_) if watcher.stopped() => return Ok((self.empty(&label), End::Interrupted)),
+                    Err(_) if watcher.stopped() => return Ok((self.empty(&label), RunEnd::Interrupted)),
                     Err(error) => return Err(error.to_string()),
                 };
                 let mut header =
-                    Header::new("simulate", core::mem::take(&mut simulated.settings), TargetKind::ModelledDrive, &label, "", plan.seed);
+                    RunHeader::new("simulate", core::mem::take(&mut simulated.settings), TargetKind::ModelledDrive, &label, "", plan.seed);
                 (header.policy, header.policy_settings) = core::mem::take(&mut simulated.policy);
                 let end = simulated.end.clone();
-                let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
+                let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
                 simulated.describe(&mut run);
                 run.warnings.extend(self.few.clone());
                 Ok((run, end))
@@ -113,8 +113,8 @@ impl<T: Trace<Error: Display>> Cell<T> {
     }
 
     fn empty(&self, label: &str) -> Run {
-        let header = Header::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
-        header.into_run(trimtab_sim::runner::recorder::Recorded::default(), false)
+        let header = RunHeader::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
+        header.into_run(trimtab_sim::runner::recorder::RunRecording::default(), false)
     }
 
     /// Bytes written before the workload, and by it; `None` if only the trace decides the latter.
@@ -141,7 +141,9 @@ impl<T: Trace<Error: Display>> Cell<T> {
         match &self.work {
             Work::Requests { plan, .. } => {
                 let places = match &plan.load {
-                    Load::Synthetic(a) if a.trims_of == trimtab_sim::workload::synthetic::TrimsOf::InUse && a.mix.trim_percent > 0 => {
+                    SimulationLoad::Synthetic(a)
+                        if a.trims_of == trimtab_sim::workload::synthetic::TrimsOf::InUse && a.mix.trim_percent > 0 =>
+                    {
                         let smallest = a.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(4096).max(1);
                         self.drive.capacity_bytes / smallest / 8
                     }
@@ -151,9 +153,9 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 // blocks share a bit if they are indistinguishable.
                 let block = u64::from(self.drive.logical_block_bytes);
                 let pages = match &plan.load {
-                    Load::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
-                    Load::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
-                    Load::Trace(_) => false,
+                    SimulationLoad::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
+                    SimulationLoad::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
+                    SimulationLoad::Trace(_) => false,
                 };
                 let bits = self.drive.capacity_bytes / if pages { 8 * block } else { block };
                 let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use trimtab_drive::rng::{Counted, Stream, derive_seed};
+use trimtab_drive::rng::{CountedStream, Stream, derive_seed};
 
 /// A design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Design {
     }
 
     fn drawn(&self, point: u64, axis: usize, axes: usize) -> f64 {
-        let mut stream = Counted::new(self.seed, "sweep.points");
+        let mut stream = CountedStream::new(self.seed, "sweep.points");
         stream.drawn = point.wrapping_mul(axes as u64).wrapping_add(axis as u64);
         (stream.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -109,7 +109,7 @@ impl Design {
         let mask = (1_u64 << half) - 1;
         let mut keys = Stream::new(derive_seed(self.seed, "sweep.parts") ^ axis as u64, "sweep.axis");
         let keys = [(); 6].map(|()| keys.next_u64());
-        let mix = |value: u64, key: u64| Counted { seed: key, drawn: value }.next_u64() & mask;
+        let mix = |value: u64, key: u64| CountedStream { seed: key, drawn: value }.next_u64() & mask;
         let mut at = point;
         loop {
             let (mut left, mut right) = (at >> half, at & mask);

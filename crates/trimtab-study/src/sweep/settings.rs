@@ -23,7 +23,7 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Warning;
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::simulate::{Addresses, Amount, Load, Plan, Trace};
+use trimtab_sim::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, Trace};
 use trimtab_sim::trace::Reading;
 use trimtab_sim::volume::VolumeSpec;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
@@ -379,7 +379,11 @@ fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, SettingError>
 
 /// The requests of a workload, a hash of its input, and the default amount to write.
 #[expect(clippy::type_complexity, reason = "three things that belong together once")]
-fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Result<(Load<S::Trace>, String, Option<Amount>), SettingError> {
+fn load<S: Sources>(
+    name: &str,
+    section: &mut Section<'_>,
+    sources: &S,
+) -> Result<(SimulationLoad<S::Trace>, String, Option<Amount>), SettingError> {
     let three = Some(Amount::Capacities(DRIVE_WRITES));
     let of_name = |text: String| SettingError::of("workload.name", text);
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
@@ -400,18 +404,18 @@ fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Resul
             let theta = section.number("theta", 0.0, 10.0)?;
             Pattern::Zipf { theta: theta.map_or_else(|| share(if rest.is_empty() { "0.99" } else { rest }), Ok)? }
         }
-        ("crystal", rest) => return Ok((Load::Crystal(rest.parse().map_err(of_name)?), String::new(), three)),
+        ("crystal", rest) => return Ok((SimulationLoad::Crystal(rest.parse().map_err(of_name)?), String::new(), three)),
         ("trace", path) if !path.is_empty() => {
             let asked = asked(section)?;
             let (trace, content) = sources.trace(path, &asked).map_err(of_name)?;
-            return Ok((Load::Trace(trace), content, None));
+            return Ok((SimulationLoad::Trace(trace), content, None));
         }
         _ => {
             let known = ["sequential", "random", "hot-cold", "zipf", "crystal", "trace:FILE", ageing::CHURN];
             return Err(of_name(format!("there is no workload '{name}'{}", meant(kind, &known))));
         }
     };
-    Ok((Load::Synthetic(addresses(pattern, section)?), String::new(), three))
+    Ok((SimulationLoad::Synthetic(addresses(pattern, section)?), String::new(), three))
 }
 
 fn asked(section: &mut Section<'_>) -> Result<Asked, SettingError> {
@@ -463,13 +467,13 @@ fn sizes(text: &str) -> Result<Vec<(u32, u32)>, String> {
 
 fn requests<T>(
     name: String,
-    load: Load<T>,
+    load: SimulationLoad<T>,
     amount: Option<Amount>,
     trim: Option<PolicySpec>,
     section: &mut Section<'_>,
     seed: u64,
-) -> Result<Plan<T>, SettingError> {
-    let (of_addresses, of_crystal) = (matches!(load, Load::Synthetic(_)), matches!(load, Load::Crystal(_)));
+) -> Result<SimulationPlan<T>, SettingError> {
+    let (of_addresses, of_crystal) = (matches!(load, SimulationLoad::Synthetic(_)), matches!(load, SimulationLoad::Crystal(_)));
     let amount = match (section.parsed::<Amount>("until_written")?, section.number("drive_writes", 0.001, 1e6)?) {
         (Some(_), Some(_)) => {
             return Err(SettingError::of("workload.until_written", "conflicts with workload.drive_writes: set only one of them"));
@@ -479,7 +483,7 @@ fn requests<T>(
         (None, None) => amount,
     };
     let fill = section.number("fill_percent", 0.0, 100.0)?.unwrap_or(if of_addresses { 100.0 } else { 0.0 });
-    let plan = Plan {
+    let plan = SimulationPlan {
         data: section.parsed("data")?.unwrap_or(DataClass::Random),
         fill_permille: libm::round(fill * 10.0) as u32,
         until_written: amount,
@@ -490,15 +494,15 @@ fn requests<T>(
     };
     let common = ["name", "data", "drive_writes", "until_written", "fill_percent"];
     let more: &[&str] = match &plan.load {
-        Load::Synthetic(addresses) => match addresses.pattern {
+        SimulationLoad::Synthetic(addresses) => match addresses.pattern {
             Pattern::HotCold { .. } => {
                 &["hot_space", "hot_operations", "size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"]
             }
             Pattern::Zipf { .. } => &["theta", "size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
             _ => &["size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
         },
-        Load::Trace(_) => &["format", "volume", "events", "rate", "closed_loop"],
-        Load::Crystal(_) => &[],
+        SimulationLoad::Trace(_) => &["format", "volume", "events", "rate", "closed_loop"],
+        SimulationLoad::Crystal(_) => &[],
     };
     section.end(&format!("workload {}", plan.name), &[&common, more].concat())?;
     Ok(plan)

@@ -15,9 +15,9 @@ use trimtab_drive::spec::SpecError;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_sim::runner::{End, Stopped};
+use trimtab_sim::runner::{RunEnd, StopReason};
 use trimtab_sim::simulate::Trace;
-use trimtab_sim::simulate::passes::Requests;
+use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Event;
 
@@ -43,7 +43,7 @@ macro_rules! said {
         }
     })* };
 }
-said!(UsageError SpecError Stopped);
+said!(UsageError SpecError StopReason);
 
 impl Trace for Any {
     type Error = Said;
@@ -63,7 +63,7 @@ impl Trace for Any {
     }
 }
 
-impl Requests for Any {
+impl RequestSource for Any {
     type Error = Said;
 
     fn next_request(&mut self) -> Option<Result<Event, Said>> {
@@ -164,7 +164,7 @@ fn churn_plan_varies_files_and_filesystem() {
     let Work::Files { ageing, policy } = &cell.work else { panic!() };
     assert_eq!((ageing.fill, policy.name(), ageing.setup.volume.atime), (0.8, "online", trimtab_sim::volume::Atime::Strict));
     let (run, end) = plan.cell(&plan.place(0), &Shipped).unwrap().run(&mut ()).unwrap();
-    assert_eq!(end, End::Complete);
+    assert_eq!(end, RunEnd::Complete);
     let Outcome::Finished { figures, .. } = outcome(&cell, &run, &Keep::default()) else { panic!() };
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_linux::host::disk::Disk;
 use trimtab_linux::host::loops::LoopDevice;
-use trimtab_linux::loop_device::Detached;
-use trimtab_linux::sys::beneath::{Identity, set_attribute};
+use trimtab_linux::loop_device::DetachResult;
+use trimtab_linux::sys::beneath::{ObjectIdentity, set_attribute};
 
 /// The FUSE mount and the loop device. Dropping this value removes neither.
 pub struct LoopOnFuse {
     mounted: Mounted,
     device: LoopDevice,
-    served: Identity,
+    served: ObjectIdentity,
 }
 
 impl LoopOnFuse {
@@ -26,7 +26,7 @@ impl LoopOnFuse {
         let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
         let made = (|| {
             let file = place.home.open_served().context("cannot open the served file")?;
-            let served = Identity::of(&file).context("cannot examine the served file")?;
+            let served = ObjectIdentity::of(&file).context("cannot examine the served file")?;
             // Recorded before the device exists, so that the device is found after a crash.
             record.served = Some((served.device, served.inode));
             place.home.write_record(record)?;
@@ -64,18 +64,18 @@ impl LoopOnFuse {
             problems.push(format!("some data written to {} did not reach the drive: {error}", shown.display()));
         }
         match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
-            Detached::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
-            Detached::Foreign => problems.push(format!(
+            DetachResult::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
+            DetachResult::Foreign => problems.push(format!(
                 "{} has another backing file now and was left unchanged: the drive's file was detached and another one attached",
                 shown.display()
             )),
-            Detached::Free | Detached::InUse => {}
+            DetachResult::Free | DetachResult::InUse => {}
         }
         Ok(())
     }
 
     /// Unmounts the file after [`Self::release`].
-    pub fn remove(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(self, home: &Home, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
         // A process that opened the served file can keep the session alive; do not wait for it.
         let patience = Instant::now() + Duration::from_secs(2);

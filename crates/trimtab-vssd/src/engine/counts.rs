@@ -2,16 +2,16 @@
 
 use crate::status::{ByKind, Latencies, Requests, Second};
 use std::collections::VecDeque;
-use trimtab_drive::requests::{Counts, Done};
+use trimtab_drive::requests::{RequestCounts, RequestTally};
 
-impl From<&Done> for Requests {
-    fn from(done: &Done) -> Self {
+impl From<&RequestTally> for Requests {
+    fn from(done: &RequestTally) -> Self {
         Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
     }
 }
 
-impl From<&Counts> for ByKind {
-    fn from(counts: &Counts) -> Self {
+impl From<&RequestCounts> for ByKind {
+    fn from(counts: &RequestCounts) -> Self {
         Self { read: (&counts.read).into(), write: (&counts.write).into(), trim: (&counts.trim).into(), flush: (&counts.flush).into() }
     }
 }
@@ -21,7 +21,7 @@ const SECONDS: usize = 120;
 /// The last seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
-    current: Counts,
+    current: RequestCounts,
     done: VecDeque<Second>,
     /// Values at the last tick: host and medium bytes written, bytes freed.
     before: ((u64, u64), u64),
@@ -29,7 +29,7 @@ pub struct Seconds {
 
 impl Seconds {
     /// The current second.
-    pub const fn current(&mut self) -> &mut Counts {
+    pub const fn current(&mut self) -> &mut RequestCounts {
         &mut self.current
     }
 
@@ -48,7 +48,7 @@ impl Seconds {
         }
         for done in [&mut self.current.read, &mut self.current.write, &mut self.current.trim, &mut self.current.flush] {
             if done.count > 0 {
-                *done = Done::default();
+                *done = RequestTally::default();
             }
         }
         self.before = (written, freed);

@@ -231,7 +231,7 @@ impl TextTrace {
     }
 }
 
-impl trimtab_sim::simulate::passes::Requests for Source {
+impl trimtab_sim::simulate::passes::RequestSource for Source {
     type Error = anyhow::Error;
 
     fn next_request(&mut self) -> Option<anyhow::Result<Event>> {

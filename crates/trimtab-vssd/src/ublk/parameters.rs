@@ -1,7 +1,7 @@
 //! Device parameters given to the ublk driver.
 
 use crate::request::Geometry;
-use trimtab_linux::sys::ublk::{Basic, Discard, FUA, Parameters, ROTATIONAL, VOLATILE_CACHE};
+use trimtab_linux::sys::ublk::{FUA, Parameters, ROTATIONAL, UblkBasic, UblkDiscard, VOLATILE_CACHE};
 
 /// The kernel's unit of sizes.
 const SECTOR: u64 = 512;
@@ -22,7 +22,7 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     // The kernel raises the granularity to the physical block size, unlike the drive's.
     let granularity = if takes_trim { geometry.discard_granularity } else { u32::MAX };
     let physical = geometry.atomic_write.min(PHYSICAL_BLOCK_MAX).min(granularity).max(geometry.logical_block);
-    let basic = Basic {
+    let basic = UblkBasic {
         attributes,
         logical_block_shift: shift(geometry.logical_block),
         physical_block_shift: shift(physical),
@@ -30,13 +30,13 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
         io_min_shift: shift(physical),
         sectors_max: request_bytes_max / SECTOR as u32,
         sectors: geometry.size / SECTOR,
-        ..Basic::default()
+        ..UblkBasic::default()
     };
     let discard = if takes_trim {
-        Discard::new(geometry.discard_granularity, sectors(geometry.discard_max_bytes), sectors(ZEROES_BYTES_MAX))
+        UblkDiscard::new(geometry.discard_granularity, sectors(geometry.discard_max_bytes), sectors(ZEROES_BYTES_MAX))
     } else {
         // The kernel requires a granularity.
-        Discard::new(geometry.logical_block, 0, sectors(ZEROES_BYTES_MAX))
+        UblkDiscard::new(geometry.logical_block, 0, sectors(ZEROES_BYTES_MAX))
     };
     Parameters::new(basic, discard)
 }

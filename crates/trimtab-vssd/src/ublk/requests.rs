@@ -4,7 +4,7 @@ use crate::request::{Effect, Request, Serve, Served};
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_drive::Extent;
-use trimtab_linux::sys::ublk::queue::Described;
+use trimtab_linux::sys::ublk::queue::RequestDescriptor;
 
 const READ: u32 = 0;
 const WRITE: u32 = 1;
@@ -29,7 +29,7 @@ pub struct Answer {
 }
 
 /// Executes the request on `drive`, with its data in `memory`.
-pub fn serve(drive: &dyn Serve, described: &Described, memory: &mut [u8]) -> Answer {
+pub fn serve(drive: &dyn Serve, described: &RequestDescriptor, memory: &mut [u8]) -> Answer {
     let extent = Extent { offset: described.sector.saturating_mul(SECTOR), len: u64::from(described.sectors) * SECTOR };
     let fua = described.operation & FUA != 0;
     // The kernel never requests more than the memory it was given.
@@ -87,7 +87,7 @@ mod tests {
 
     fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (Answer, String, Instant) {
         let drive = RecordingDrive(Mutex::default(), Instant::now());
-        let answer = serve(&drive, &Described::new(operation, sector, sectors), memory);
+        let answer = serve(&drive, &RequestDescriptor::new(operation, sector, sectors), memory);
         let text = drive.0.lock().unwrap().join("; ");
         (answer, text, drive.1)
     }

@@ -6,18 +6,18 @@ use crate::worker::Slots;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_linux::sys::ublk::queue::Queue;
+use trimtab_linux::sys::ublk::queue::UblkQueue;
 
 /// The requests of one queue, answered by the drive.
 pub struct QueueSlots {
-    queue: Queue,
+    queue: UblkQueue,
     drive: Arc<dyn Serve>,
     /// The result of the request in each slot.
     results: Vec<i32>,
 }
 
 impl QueueSlots {
-    pub fn new(queue: Queue, drive: Arc<dyn Serve>) -> Self {
+    pub fn new(queue: UblkQueue, drive: Arc<dyn Serve>) -> Self {
         Self { results: vec![0; queue.requests()], queue, drive }
     }
 }

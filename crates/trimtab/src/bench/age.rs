@@ -1,7 +1,7 @@
 //! Ageing: mixed files are written and deleted in rounds, with random writes before, after,
 //! and after a trim.
 
-use super::finish::{self, Watch};
+use super::finish::{self, ProgressWatch};
 use super::modelled;
 use crate::drives::simulate::Unwatched;
 use crate::store::recipe;
@@ -18,7 +18,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Device};
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::discard_option::Discard;
+use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::safety::{self, Workspace};
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
@@ -27,13 +27,13 @@ use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::null::{NullBlocks, NullFiles};
 use trimtab_linux::trim::fitrim;
 use trimtab_sim::op::Payload;
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::recorder::{Recorded, Recorder};
-use trimtab_sim::runner::{End, Outcome, blocks, files};
+use trimtab_sim::runner::recorder::{Recorder, RunRecording};
+use trimtab_sim::runner::{RunEnd, RunOutcome, blocks, files};
 use trimtab_sim::simulate::worn_out;
-use trimtab_sim::target::Trimmable;
+use trimtab_sim::target::TrimTarget;
 use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::Steered;
@@ -140,27 +140,27 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 struct Parts {
     /// Start of the first part; `None` in virtual time.
     started: Option<Instant>,
-    recorded: Recorded,
-    end: End,
+    recorded: RunRecording,
+    end: RunEnd,
 }
 
 impl Parts {
     fn new() -> Self {
-        Self { started: Some(Instant::now()), recorded: Recorded::default(), end: End::Complete }
+        Self { started: Some(Instant::now()), recorded: RunRecording::default(), end: RunEnd::Complete }
     }
 
     fn virtually() -> Self {
-        Self { started: None, recorded: Recorded::default(), end: End::Complete }
+        Self { started: None, recorded: RunRecording::default(), end: RunEnd::Complete }
     }
 
-    fn add(&mut self, part: impl FnOnce() -> Outcome) {
+    fn add(&mut self, part: impl FnOnce() -> RunOutcome) {
         let now = self.started.map_or(0, |started| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         self.add_at(Nanos(now), part);
     }
 
     /// Adds a part that begins `offset` after the first one.
-    fn add_at(&mut self, offset: Nanos, part: impl FnOnce() -> Outcome) {
-        if self.end != End::Complete {
+    fn add_at(&mut self, offset: Nanos, part: impl FnOnce() -> RunOutcome) {
+        if self.end != RunEnd::Complete {
             return;
         }
         let outcome = part();
@@ -168,18 +168,23 @@ impl Parts {
         self.end = outcome.end;
     }
 
-    fn outcome(self) -> Outcome {
-        Outcome { recorded: self.recorded, end: self.end }
+    fn outcome(self) -> RunOutcome {
+        RunOutcome { recorded: self.recorded, end: self.end }
     }
 }
 
-fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+fn on_directory(
+    request: &Request,
+    context: &Context,
+    mut workload: Age,
+    path: &Path,
+) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
     let workspace = safety::prepare(context, request.reserve, path, "bench age", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     let mount = observer.place().mount.clone();
     workspace.require_on(mount.as_ref())?;
-    let discard = mount.as_ref().map(Discard::of);
+    let discard = mount.as_ref().map(DiscardOption::of);
     let mut header = starts_now("age", request.settings(), TargetKind::Directory, &request.target, policy::AS_MOUNTED, request.seed);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
     let online = discard.is_some_and(|discard| discard.is_on());
@@ -194,7 +199,7 @@ fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &
     parts.add(|| write(context, prepare(request), &mut blocks));
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
     parts.add(|| {
-        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), Some(guard));
+        let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), Some(guard));
         let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
         files::run(&mut workload, &mut files, &mut events)
     });
@@ -236,14 +241,14 @@ fn open(request: &Request, workspace: &Workspace) -> anyhow::Result<(BlockFile, 
 /// Name of the test file.
 const TEST_FILE: &str = "test-file";
 
-fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, End)> {
+fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = request.model.setup(name, &request.target, request.seed)?;
     let header = modelled::under(
         starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
         &policy,
     );
-    let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
+    let mut target = setup.make(&policy, &PolicyState::default(), &mut Unwatched)?;
     let fits = request.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();
@@ -257,7 +262,7 @@ fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str)
     let mut parts = Parts::virtually();
     parts.add_at(Nanos::ZERO, || on_test_file(context, random_writes(request, BEFORE), &mut target));
     parts.add_at(target.now() - started, || {
-        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), None);
         let online = matches!(policy, PolicySpec::Online);
         let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
         files::run(&mut workload, &mut target, &mut events)
@@ -276,23 +281,23 @@ fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str)
 
 /// Runs a test on the test file of a modelled filesystem. The policy is asked before the
 /// test, not during it.
-fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> Outcome {
+fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> RunOutcome {
     let until = target.now() + std::mem::take(&mut test.idle);
     target.idle_until(until);
     let began = target.now();
     match FileBlocks::open(target.volume_mut(), TEST_FILE, test.queue_depth) {
         Ok(mut file) => write(context, test, &mut file),
-        Err(error) => Outcome { recorded: Recorder::new(began).finish(began), end: End::Failed(error) },
+        Err(error) => RunOutcome { recorded: Recorder::new(began).finish(began), end: RunEnd::Failed(error) },
     }
 }
 
-fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, End) {
+fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, RunEnd) {
     let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
     let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
     let mut parts = Parts::new();
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
     parts.add(|| {
-        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), None);
         files::run(&mut workload, &mut NullFiles::new(), &mut watch)
     });
     parts.add(|| write(context, random_writes(request, AFTER), &mut blocks));
@@ -300,18 +305,18 @@ fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, End
 }
 
 /// Runs a test on the test file.
-fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> Outcome {
-    let mut watch = Watch::new(context, test.name, &Plan { written: Bytes(test.left), ..Plan::default() }, None);
+fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> RunOutcome {
+    let mut watch = ProgressWatch::new(context, test.name, &Plan { written: Bytes(test.left), ..Plan::default() }, None);
     blocks::run(&mut test, blocks, &mut watch)
 }
 
 /// One trim of the filesystem.
-fn trim<T: Trimmable>(files: &mut T) -> Outcome {
+fn trim<T: TrimTarget>(files: &mut T) -> RunOutcome {
     let mut recorder = Recorder::new(files.now());
     let result = trimtab_study::study::policy_events::trim(files, &mut recorder, TRIM);
     let now = files.now();
-    let end = result.map_or_else(End::Failed, |()| End::Complete);
-    Outcome { recorded: recorder.finish(now), end }
+    let end = result.map_or_else(RunEnd::Failed, |()| RunEnd::Complete);
+    RunOutcome { recorded: recorder.finish(now), end }
 }
 
 /// Fills the test file, so that random writes overwrite existing blocks.

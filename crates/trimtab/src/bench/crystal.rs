@@ -21,16 +21,16 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress as Bar};
+use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::safety::{Guard, Workspace};
 use trimtab_linux::sys::privileges;
 use trimtab_linux::target::block::EngineChoice;
-use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
@@ -78,7 +78,7 @@ pub struct Request {
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
     /// The device or file whose content may be destroyed.
-    pub destroy: Destroy,
+    pub destroy: DestroyConsent,
 }
 
 /// Treatment of the rounds of an interrupted earlier run of the same command.
@@ -179,14 +179,14 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Stores the run, writes the requested files, and prints it.
-fn conclude(request: &Request, context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
+fn conclude(request: &Request, context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
     let place = if request.replace { Place::Replace } else { Place::New };
-    if let Some(path) = request.picture.as_ref().filter(|_| end == End::Complete) {
+    if let Some(path) = request.picture.as_ref().filter(|_| end == RunEnd::Complete) {
         let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &request.cdm_text
-        && end == End::Complete
+        && end == RunEnd::Complete
     {
         if path.as_os_str() == "-" {
             let kept = store::save(context, run);
@@ -211,16 +211,16 @@ fn check_picture(path: &Path) -> anyhow::Result<()> {
 /// The finished run with all its facts, and its directory; closes the target.
 fn conclude_run(
     context: &Context,
-    header: Header,
+    header: RunHeader,
     mut target: Target,
-    mut outcome: Outcome,
+    mut outcome: RunOutcome,
     settings: &Settings,
     rounds: Option<Rounds>,
-) -> anyhow::Result<(Run, End, Option<Workspace>)> {
+) -> anyhow::Result<(Run, RunEnd, Option<Workspace>)> {
     if let Some(rounds) = &rounds {
         rounds.complete(&mut outcome);
     }
-    let found = if outcome.end == End::Complete && settings.writes { target.compressed_share(settings)? } else { None };
+    let found = if outcome.end == RunEnd::Complete && settings.writes { target.compressed_share(settings)? } else { None };
     let (verified, warnings, counters) = (target.verified(), target.warnings(), target.counters());
     let steady_size = target.steady_size(settings);
     let real = target.is_real();
@@ -238,7 +238,7 @@ fn conclude_run(
     if let Some(rounds) = rounds {
         rounds.describe(context, &mut run, &end, steady_size)?;
     }
-    if real && end == End::Complete && run.target != TargetKind::Null {
+    if real && end == RunEnd::Complete && run.target != TargetKind::Null {
         Overhead::of_blocks(4096, 32, settings.writes.then_some(settings.data)).note(&mut run);
     }
     Ok((run, end, workspace))
@@ -278,8 +278,8 @@ impl<'a> Watch<'a> {
     fn new(context: &Context, workload: &Crystal, settings: &Settings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
         let phases_of_a_round = workload.phases_of_a_round() as u64;
         let bar = match settings.until_written {
-            Some(until) => Bar::new(context, "crystal", Counting::Bytes, until.0),
-            None => Bar::new(context, "crystal", Counting::Items, phases_of_a_round),
+            Some(until) => Bar::new(context, "crystal", ProgressUnit::Bytes, until.0),
+            None => Bar::new(context, "crystal", ProgressUnit::Items, phases_of_a_round),
         };
         let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
         Self { bar, guard, phases: 0, phases_of_a_round, rounds }
@@ -291,7 +291,7 @@ impl<T: ?Sized> Events<T> for Watch<'_> {
         trimtab_linux::sys::interrupt::requested()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         match &mut self.rounds {
             Some(rounds) => self.bar.run(rounds.note_written(progress.written).0, &progress),
             None => self.bar.run(self.phases.saturating_sub(1), &progress),
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn data_with_other_compressibility_is_serious_warning() {
-        let mut run = Header::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
+        let mut run = RunHeader::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
         note_compressed_share(&mut run, DataClass::Random, 1.0002);
         note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);
         assert!(run.warnings.is_empty(), "{:?}", run.warnings);

@@ -1,7 +1,7 @@
 //! The end of every benchmark: stores the run, prints the report, and returns the run's end
 //! as a status.
 
-pub use trimtab_linux::session::{Watch, assemble};
+pub use trimtab_linux::session::{ProgressWatch, assemble};
 
 use crate::report;
 use crate::store;
@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_study::document::Document;
 
 /// Stores the run, prints it, and returns its status. Called after each run, because a later
 /// one may fail.
 ///
 /// A run that cannot be stored is still printed; the returned error reports the failure.
-pub fn conclude(context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
+pub fn conclude(context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
     conclude_as(context, run, end, report::run::document)
 }
 
@@ -31,12 +31,12 @@ pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyh
 }
 
 /// Like [`conclude`], with the command's own document.
-pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<ExitCode> {
+pub fn conclude_as(context: &Context, run: &Run, end: RunEnd, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<ExitCode> {
     let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
-        End::Complete => kept.map(|()| ExitCode::SUCCESS),
-        End::Interrupted => Err(remark_on(context, kept, trimtab_linux::sys::interrupt::Interrupted.into())),
-        End::Failed(error) => Err(remark_on(context, kept, error.into())),
+        RunEnd::Complete => kept.map(|()| ExitCode::SUCCESS),
+        RunEnd::Interrupted => Err(remark_on(context, kept, trimtab_linux::sys::interrupt::InterruptError.into())),
+        RunEnd::Failed(error) => Err(remark_on(context, kept, error.into())),
     }
 }
 

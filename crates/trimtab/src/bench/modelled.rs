@@ -1,6 +1,6 @@
 //! File workloads on the modelled filesystem of a modelled drive, in virtual time.
 
-use super::finish::{self, Watch};
+use super::finish::{self, ProgressWatch};
 use crate::drives;
 use crate::drives::simulate::Unwatched;
 use crate::store::recipe;
@@ -10,10 +10,10 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::{Metric, Phase, Run};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::{End, files};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::FileWorkload;
 use trimtab_study::study::modelled::{Setup, describe, volume_named};
@@ -68,7 +68,7 @@ impl Options {
 }
 
 /// A header with the policy in it.
-pub fn under(mut header: Header, policy: &PolicySpec) -> Header {
+pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
     policy.name().clone_into(&mut header.policy);
     header.policy_settings = policy.settings();
     header
@@ -83,18 +83,18 @@ pub struct Job<'a, W> {
     /// The workload to run.
     pub workload: &'a mut W,
     /// Header of the run, without the policy.
-    pub header: Header,
+    pub header: RunHeader,
     /// Computes the figures.
     pub metrics: fn(&[Phase]) -> Vec<Metric>,
 }
 
 /// Runs the workload on the drive `name`.
-pub fn run<W: FileWorkload>(options: &Options, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
+pub fn run<W: FileWorkload>(options: &Options, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, job.target, job.header.seed)?;
     let header = under(job.header, &policy);
-    let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
-    let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);
+    let mut target = setup.make(&policy, &PolicyState::default(), &mut Unwatched)?;
+    let mut watch = ProgressWatch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
     let outcome = worn_out::conclude(files::run(job.workload, &mut target, &mut events), target.volume().drive().as_ref());

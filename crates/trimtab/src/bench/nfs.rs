@@ -13,15 +13,15 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress as Bar};
-use trimtab_linux::session::runner::nfs::{Lanes, Load};
+use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
+use trimtab_linux::session::runner::nfs::{LoadLevel, NfsStreams};
 use trimtab_linux::session::safety::{self, Guard, Workspace};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::data_cost;
 use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::nfs::{self, NfsStream, Requested};
@@ -70,7 +70,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Directory(path) => on_directory(request, context, streams, &path)?,
         TargetSpec::Null(_) => {
             let epoch = Instant::now();
-            let lanes = Lanes::new(streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))), request.seed);
+            let lanes = NfsStreams::new(streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))), request.seed);
             let mut sweep = Sweep::new(request, context, None);
             let outcome = sweep.run(lanes)?;
             (sweep.assemble(request.header(TargetKind::Null), None, outcome), None)
@@ -85,7 +85,7 @@ fn on_directory(
     context: &Context,
     streams: Vec<NfsStream>,
     path: &Path,
-) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the initial files: their number and sizes vary.
     let plan = Plan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
@@ -102,9 +102,9 @@ fn on_directory(
         targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
     }
     let mut sweep = Sweep::new(request, context, Some(workspace.guard()?));
-    let outcome = sweep.run(Lanes::new(targets, request.seed))?;
+    let outcome = sweep.run(NfsStreams::new(targets, request.seed))?;
     let (mut run, end) = sweep.assemble(request.header(TargetKind::Directory), Some(observer), outcome);
-    if end == End::Complete {
+    if end == RunEnd::Complete {
         note_overhead(request, &mut run)?;
     }
     Ok(((run, end), Some(workspace)))
@@ -114,10 +114,10 @@ fn on_directory(
 /// data), and warns if it distorts.
 fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
     let stream = NfsStream::new(&nfs::Settings { files: 1000, data: request.data, seed: request.seed }, 0);
-    let mut lanes = Lanes::new([(stream, NullFiles::new())], request.seed);
-    let load = Load { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
+    let mut lanes = NfsStreams::new([(stream, NullFiles::new())], request.seed);
+    let load = LoadLevel { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
     lanes.run(&load, &mut ())?;
-    let phases = lanes.finish(End::Complete).recorded.phases;
+    let phases = lanes.finish(RunEnd::Complete).recorded.phases;
     let own = phases.first().map_or(0.0, |phase| nfs::point(phase).0.response) + data_cost(request.data) * nfs::written_per_op();
     run.counters.push(("tool.picoseconds-per-op".to_owned(), (own * 1e3) as u64));
     let responses = run.metrics.iter().filter(|m| m.name.ends_with(".response")).flat_map(|m| m.samples.iter().copied());
@@ -138,7 +138,7 @@ impl Request {
         (0..self.streams.min(self.files)).map(|index| NfsStream::new(&settings(index), index)).collect()
     }
 
-    fn header(&self, kind: TargetKind) -> Header {
+    fn header(&self, kind: TargetKind) -> RunHeader {
         let mut settings = vec![
             Field::new("files", self.files.to_string()),
             Field::new("streams", self.streams.min(self.files).to_string()),
@@ -171,32 +171,32 @@ impl<'a> Sweep<'a> {
     fn new(request: &'a Request, context: &Context, guard: Option<Guard>) -> Self {
         let trial = u64::from(request.peak.is_none());
         let phases = 1 + trial + u64::from(request.points) * u64::from(request.repeats);
-        let bar = Bar::new(context, "nfs", Counting::Items, phases);
+        let bar = Bar::new(context, "nfs", ProgressUnit::Items, phases);
         // The null target writes nothing.
         let most = if guard.is_some() { request.written } else { Bytes::MAX };
         Self { request, loads: Vec::new(), watch: Watch { bar, guard, most, done: 0 } }
     }
 
-    fn run<T: NfsTarget + Send>(&mut self, mut lanes: Lanes<T>) -> anyhow::Result<Outcome> {
+    fn run<T: NfsTarget + Send>(&mut self, mut lanes: NfsStreams<T>) -> anyhow::Result<RunOutcome> {
         let end = match self.all(&mut lanes) {
             Ok(end) => end,
-            Err(_) if trimtab_linux::sys::interrupt::requested() => End::Interrupted,
+            Err(_) if trimtab_linux::sys::interrupt::requested() => RunEnd::Interrupted,
             Err(error) => match error.downcast::<TargetError>() {
-                Ok(error) => End::Failed(error),
+                Ok(error) => RunEnd::Failed(error),
                 Err(other) => return Err(other),
             },
         };
         Ok(lanes.finish(end))
     }
 
-    fn all<T: NfsTarget + Send>(&mut self, lanes: &mut Lanes<T>) -> anyhow::Result<End> {
+    fn all<T: NfsTarget + Send>(&mut self, lanes: &mut NfsStreams<T>) -> anyhow::Result<RunEnd> {
         let mut end = lanes.prepare(&mut self.watch)?;
         let mut peak = self.request.peak;
-        if end == End::Complete && peak.is_none() {
+        if end == RunEnd::Complete && peak.is_none() {
             let (trial_end, rate) = self.load(lanes, "trial", None)?;
             (end, peak) = (trial_end, Some(rate));
         }
-        let Some(peak) = peak.filter(|peak| *peak > 0.0 && end == End::Complete) else { return Ok(end) };
+        let Some(peak) = peak.filter(|peak| *peak > 0.0 && end == RunEnd::Complete) else { return Ok(end) };
         let (would, may) = (self.request.estimate(peak), self.watch.most);
         if would > may {
             let hint = "raise --written, or lower --peak, --seconds, --points or --repeats";
@@ -211,22 +211,23 @@ impl<'a> Sweep<'a> {
         for _ in 0..self.request.repeats {
             for load in self.loads.clone() {
                 let (end, _) = self.load(lanes, &load.name, Some(load.rate))?;
-                if end != End::Complete {
+                if end != RunEnd::Complete {
                     return Ok(end);
                 }
             }
         }
-        Ok(End::Complete)
+        Ok(RunEnd::Complete)
     }
 
-    fn load<T: NfsTarget + Send>(&mut self, lanes: &mut Lanes<T>, name: &str, rate: Option<f64>) -> TargetResult<(End, f64)> {
+    fn load<T: NfsTarget + Send>(&mut self, lanes: &mut NfsStreams<T>, name: &str, rate: Option<f64>) -> TargetResult<(RunEnd, f64)> {
         self.watch.done += 1;
         let seconds = |n: u32| Nanos::from_secs(n.into());
-        let load = Load { name: name.to_owned(), rate, warm_up: seconds(self.request.warm_up), measure: seconds(self.request.seconds) };
+        let load =
+            LoadLevel { name: name.to_owned(), rate, warm_up: seconds(self.request.warm_up), measure: seconds(self.request.seconds) };
         lanes.run(&load, &mut self.watch)
     }
 
-    fn assemble(self, header: Header, observer: Option<Observer>, outcome: Outcome) -> (Run, End) {
+    fn assemble(self, header: RunHeader, observer: Option<Observer>, outcome: RunOutcome) -> (Run, RunEnd) {
         let (mut run, end) = finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
         run.warnings.push(warning(
             "nfs.emulation",
@@ -274,7 +275,7 @@ impl<T> Events<T> for Watch {
         trimtab_linux::sys::interrupt::requested()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.bar.run(self.done, &progress);
         if progress.written > self.most {
             return Err(TargetError {

@@ -1,6 +1,6 @@
 //! PostMark's operations: many small files, created, read, appended to and deleted.
 
-use super::finish::{self, Watch};
+use super::finish::{self, ProgressWatch};
 use super::modelled;
 use crate::postmark::{details, memory};
 use crate::store::recipe::starts_now;
@@ -19,8 +19,8 @@ use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
 use trimtab_sim::workload::postmark::{Counts, Postmark, Settings, Tries};
 use trimtab_sim::workload::{FileWorkload as _, Plan};
@@ -59,7 +59,7 @@ impl Job<'_> {
         streams.map_err(|error| UsageError::new(error.to_string()).into())
     }
 
-    fn header(&self, kind: TargetKind) -> Header {
+    fn header(&self, kind: TargetKind) -> RunHeader {
         let mut fields = details::fields(&self.request.settings, self.request.fsync, self.request.direct, self.request.threads);
         fields.push(Field::new("tries", self.request.tries.to_string()));
         starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.request.settings.seed.into())
@@ -69,11 +69,11 @@ impl Job<'_> {
     fn run<T: FileTarget + Send>(
         &self,
         mut streams: Vec<(Tries, T)>,
-        header: Header,
+        header: RunHeader,
         observer: Option<Observer>,
-        mut watch: Watch,
-    ) -> (Run, End) {
-        let outcome: Outcome = together::run(&mut streams, &mut watch);
+        mut watch: ProgressWatch,
+    ) -> (Run, RunEnd) {
+        let outcome: RunOutcome = together::run(&mut streams, &mut watch);
         drop(watch);
         let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
         let counts: Vec<&[Counts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
@@ -81,7 +81,7 @@ impl Job<'_> {
         (run, end)
     }
 
-    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
         let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
@@ -92,21 +92,21 @@ impl Job<'_> {
             let (dir, dir_path) = workspace.subdirectory(&format!("stream{index}"))?;
             targets.push((tries, DirTarget::new(dir, &dir_path, self.options).with_epoch(epoch)));
         }
-        let watch = Watch::new(context, "postmark", &plan, Some(workspace.guard()?));
+        let watch = ProgressWatch::new(context, "postmark", &plan, Some(workspace.guard()?));
         let done = self.run(targets, self.header(TargetKind::Directory), Some(observer), watch);
         Ok((done, Some(workspace)))
     }
 
-    fn on_null(&self, context: &Context) -> anyhow::Result<(Run, End)> {
+    fn on_null(&self, context: &Context) -> anyhow::Result<(Run, RunEnd)> {
         let streams = self.streams()?;
-        let watch = Watch::new(context, "postmark", &sum(&streams), None);
+        let watch = ProgressWatch::new(context, "postmark", &sum(&streams), None);
         let targets = streams.into_iter().map(|tries| (tries, NullFiles::new())).collect();
         Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
     }
 
     /// Runs one stream in virtual time: the modelled filesystem has neither system calls nor
     /// threads.
-    fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, End)> {
+    fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
         if self.request.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
             let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
             return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
@@ -165,7 +165,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         other => return Err(other.refused(format!("the postmark workload needs a directory, but {other} is not one")).into()),
     };
     if matches!(spec, TargetSpec::Directory(_))
-        && end == End::Complete
+        && end == RunEnd::Complete
         && let Some(overhead) = job.overhead()
     {
         overhead.note(&mut run);

@@ -2,7 +2,7 @@
 
 pub mod archive;
 
-use super::finish::{self, Watch};
+use super::finish::{self, ProgressWatch};
 use super::modelled::{self, Job};
 use crate::store::recipe::starts_now;
 use crate::store::{self, Reference, RunId};
@@ -16,7 +16,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::discard_option::Discard;
+use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::safety::names::ARCHIVE;
 use trimtab_linux::session::safety::{self, Workspace};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
@@ -24,8 +24,8 @@ use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::{End, Outcome, files};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
 use trimtab_study::study::policy;
@@ -132,7 +132,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
             return Err(other.refused(format!("the tree workload needs a directory, but {other} is not one")).into());
         }
     };
-    if spec_is_real(&spec) && end == End::Complete {
+    if spec_is_real(&spec) && end == RunEnd::Complete {
         Overhead::of_files(&mut Tree::new(source.list, 1), request.source.made()).note(&mut run);
     }
     if let Some((id, baseline)) = &baseline {
@@ -175,7 +175,7 @@ fn spec_is_real(spec: &TargetSpec) -> bool {
     matches!(spec, TargetSpec::Directory(_))
 }
 
-fn header(request: &Request, source: &Source, kind: TargetKind) -> Header {
+fn header(request: &Request, source: &Source, kind: TargetKind) -> RunHeader {
     let mut settings = source.settings.clone();
     settings.push(Field::new("tries", request.tries.to_string()));
     starts_now("tree", settings, kind, &request.target, "as-mounted", source.seed)
@@ -187,7 +187,7 @@ fn on_directory(
     source: &Source,
     mut workload: Tree,
     path: &Path,
-) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
     let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
@@ -196,10 +196,10 @@ fn on_directory(
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
     let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
     let mut header = header(request, source, TargetKind::Directory);
-    let discard = observer.place().mount.as_ref().map(Discard::of);
+    let discard = observer.place().mount.as_ref().map(DiscardOption::of);
     header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
     let online = discard.is_some_and(|discard| discard.is_on());
-    let mut watch = Watch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
+    let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
     let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
     let outcome = files::run(&mut workload, &mut target, &mut events);
     drop(watch);
@@ -207,9 +207,9 @@ fn on_directory(
     Ok((assembled, Some(workspace)))
 }
 
-fn on_null(request: &Request, context: &Context, source: &Source, mut workload: Tree) -> (Run, End) {
+fn on_null(request: &Request, context: &Context, source: &Source, mut workload: Tree) -> (Run, RunEnd) {
     let header = header(request, source, TargetKind::Null);
-    let mut watch = Watch::new(context, "tree", &workload.plan(), None);
-    let outcome: Outcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);
+    let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), None);
+    let outcome: RunOutcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);
     finish::assemble(header, None, outcome, tree::metrics)
 }

@@ -8,9 +8,9 @@ use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_linux::output::{Collected, Context};
-use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, warnings};
-use trimtab_sim::analysis::compare::{Comparison, Options, Verdict, percent_off};
+use trimtab_linux::output::{Context, RunCollection};
+use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Side, against, warnings};
+use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict, MetricComparison, percent_off};
 use trimtab_sim::run::shown::{self, headline};
 use trimtab_sim::run::{Run, Severity};
 
@@ -46,7 +46,7 @@ pub fn run(against: Option<Other>, mut benchmark: impl Benchmark, context: &Cont
     let targets = [benchmark.target().clone(), other];
     // Checked before any work.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
-    let collected = Collected::default();
+    let collected = RunCollection::default();
     let silent = Context { collected: Some(collected.clone()), ..context.clone() };
     let mut sides: [Vec<(RunId, Run)>; 2] = Default::default();
     for turn in 0..turns {
@@ -68,7 +68,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let labelled = [("A".to_owned(), a), ("B".to_owned(), b)];
     let runs: Vec<Vec<Run>> = labelled.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
     let sides: Vec<Side<'_>> = labelled.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
-    let options = Options::default();
+    let options = ComparisonOptions::default();
     let compared = against(sides[0], sides[1], &options);
     let warnings = warnings(&sides);
     let line = summary(&sides, &compared, options.confidence).context("the two runs share no figure")?;
@@ -86,7 +86,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
 }
 
 /// One line about the headline figure.
-fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<String> {
+fn summary(sides: &[Side<'_>], compared: &BaselineComparison, confidence: f64) -> Option<String> {
     let first = sides.first()?.runs.first()?;
     let name = headline(first.metrics.clone())?.name;
     let row = compared.figures.iter().find(|row| row.name == name)?;
@@ -101,21 +101,21 @@ fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<St
 }
 
 /// The relation of B to A, in words.
-fn in_words(row: &Row) -> String {
+fn in_words(row: &ComparisonRow) -> String {
     let word = row.comparison.verdict.words(row.unit);
     match (row.comparison.verdict, row.comparison.ratio) {
-        (Verdict::Better | Verdict::Worse, Some(ratio)) => {
+        (ComparisonVerdict::Better | ComparisonVerdict::Worse, Some(ratio)) => {
             format!("is {} times {word} than", shown::ratio(ratio.max(1.0 / ratio)))
         }
-        (Verdict::Same, _) => "is exactly the same as".to_owned(),
-        (Verdict::Negligible, Some(ratio)) => format!("differs by a negligible {} from", percent_off(ratio)),
-        (Verdict::NoDifference, _) => "shows no measurable difference from".to_owned(),
-        (Verdict::Different, Some(ratio)) => format!("is {} times", shown::ratio(ratio)),
+        (ComparisonVerdict::Same, _) => "is exactly the same as".to_owned(),
+        (ComparisonVerdict::Negligible, Some(ratio)) => format!("differs by a negligible {} from", percent_off(ratio)),
+        (ComparisonVerdict::NoDifference, _) => "shows no measurable difference from".to_owned(),
+        (ComparisonVerdict::Different, Some(ratio)) => format!("is {} times", shown::ratio(ratio)),
         _ => "cannot be distinguished from".to_owned(),
     }
 }
 
-fn interval(c: &Comparison, confidence: f64) -> String {
+fn interval(c: &MetricComparison, confidence: f64) -> String {
     match (c.ratio, c.interval) {
         (_, Some(i)) if i.low == i.high => "exact".to_owned(),
         (Some(ratio), Some(i)) => {

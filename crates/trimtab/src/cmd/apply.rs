@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,11 +56,11 @@ pub struct Args {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> MountScope {
         match &self.path {
-            _ if self.sysroot.is_some() || self.dry_run => Reach::Nothing,
-            Some(path) => Reach::Paths(vec![path.clone()]),
-            None => Reach::Everything,
+            _ if self.sysroot.is_some() || self.dry_run => MountScope::Nothing,
+            Some(path) => MountScope::Paths(vec![path.clone()]),
+            None => MountScope::Everything,
         }
     }
 }
@@ -116,8 +116,8 @@ pub fn at_start(context: &Context) {
         Ok(Some(unfinished)) => {
             let text = in_words(&unfinished);
             context.remark(&text);
-            trimtab_linux::session::notes::found(trimtab_linux::session::notes::Left {
-                undone: trimtab_linux::session::notes::Undone::PutBack,
+            trimtab_linux::session::notes::found(trimtab_linux::session::notes::ChangeSettlement {
+                undone: trimtab_linux::session::notes::UndoResult::PutBack,
                 text,
             });
         }

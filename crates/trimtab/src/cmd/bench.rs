@@ -11,7 +11,7 @@ use crate::bench::turns::{self, Other};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_sim::policy::PolicySpec;
 
 /// Arguments of `trimtab bench`.
@@ -34,8 +34,9 @@ pub struct Args {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        let of = |target: &str, against: &AgainstArgs| Reach::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
+    pub fn reach(&self) -> MountScope {
+        let of =
+            |target: &str, against: &AgainstArgs| MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
         match &self.workload {
             Workload::Crystal(args) => of(&args.target, &args.against),
             Workload::Postmark(args) => of(&args.target, &args.against),

@@ -11,7 +11,7 @@ use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::USAGE;
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 
 const EXAMPLES: &str = "\
@@ -49,8 +49,8 @@ pub struct Args {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        if self.check { Reach::Nothing } else { Reach::Everything }
+    pub fn reach(&self) -> MountScope {
+        if self.check { MountScope::Nothing } else { MountScope::Everything }
     }
 }
 

@@ -16,15 +16,15 @@ use std::process::ExitCode;
 pub use summary::line as summary_line;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::doctor::{Diagnosis, Doctor, NotJudged, Survey};
+use trimtab_linux::doctor::{Diagnosis, Doctor, Survey, UndiagnosedStorage};
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::{BLOCKED, Kind, NOT_PROVED, of_named, one_line};
+use trimtab_linux::output::error::{BLOCKED, FailureKind, NOT_PROVED, of_named, one_line};
 use trimtab_linux::output::lines::paragraph;
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::{self, Reach};
+use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety;
-use trimtab_linux::sys::beneath::{Dir, Named};
+use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::sys::mount_check;
 
 const EXAMPLES: &str = "\
@@ -101,12 +101,12 @@ impl Args {
     }
 
     /// The mounts that the command works on.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> MountScope {
         match &self.sysroot {
-            Some(_) => Reach::Nothing,
-            None if self.dry_run => Reach::Nothing,
-            None if self.paths.is_empty() => Reach::Everything,
-            None => Reach::Paths(self.paths.clone()),
+            Some(_) => MountScope::Nothing,
+            None if self.dry_run => MountScope::Nothing,
+            None if self.paths.is_empty() => MountScope::Everything,
+            None => MountScope::Paths(self.paths.clone()),
         }
     }
 }
@@ -121,7 +121,7 @@ struct Failed {
 struct Report {
     diagnoses: Vec<Diagnosis>,
     /// Storage that no diagnosis covers.
-    not_judged: Vec<NotJudged>,
+    not_judged: Vec<UndiagnosedStorage>,
     /// Given paths that cannot be examined.
     not_examined: Vec<Failed>,
     /// Leftovers of killed processes, and the outcome of their cleanup.
@@ -209,7 +209,7 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let report = Report { diagnoses, not_judged, not_examined, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     complain(&failed);
-    Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(Kind::of(error).exit_status())))
+    Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
 }
 
 /// Refuses a --sysroot that is no recorded tree, and a --record into a directory in use.
@@ -244,7 +244,8 @@ fn complain(failed: &[(String, anyhow::Error)]) {
 /// Finds leftovers of crashed runs in the given directories and at mount points; they may
 /// also be in other directories.
 fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
-    let directory = |path: &PathBuf| Named::look_up(path).ok().filter(|named| named.kind() == FileType::Directory)?.real_path().ok();
+    let directory =
+        |path: &PathBuf| ResolvedObject::look_up(path).ok().filter(|named| named.kind() == FileType::Directory)?.real_path().ok();
     let asked = paths.filter_map(directory);
     let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
@@ -284,7 +285,7 @@ fn text(report: &Report, summary: bool) -> String {
 }
 
 fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
-    match Named::look_up(path).and_then(|named| named.real_path()) {
+    match ResolvedObject::look_up(path).and_then(|named| named.real_path()) {
         // The examination reports the missing path.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path.to_owned()),
         real => real.with_context(|| format!("cannot examine '{}'", path.display())),
@@ -294,7 +295,7 @@ fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
 /// Rejects a character device: it is not a drive, and the filesystem of its directory is not the
 /// subject.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
-    match Named::look_up(path) {
+    match ResolvedObject::look_up(path) {
         Ok(named) if named.kind() == FileType::CharacterDevice => {
             Err(UsageError::missing(format!("'{}' is a character device, not a block device", path.display()))
                 .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))

@@ -15,7 +15,7 @@ mod trace;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 
 /// Arguments of `trimtab drive`.
 #[derive(Debug, clap::Args)]
@@ -54,10 +54,12 @@ enum Command {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> MountScope {
         match &self.command {
-            Command::Learn(learn::Args { target, .. }) | Command::Check(check::Args { target, .. }) => Reach::of_targets([target.as_str()]),
-            _ => Reach::Nothing,
+            Command::Learn(learn::Args { target, .. }) | Command::Check(check::Args { target, .. }) => {
+                MountScope::of_targets([target.as_str()])
+            }
+            _ => MountScope::Nothing,
         }
     }
 }

@@ -5,9 +5,9 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
-use trimtab_linux::output::{Context, Showing};
+use trimtab_linux::output::{Context, OutputOptions};
 use trimtab_linux::target::block::EngineChoice;
-use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{Action, Format, Reading, Volume};
@@ -44,7 +44,7 @@ impl Global {
     /// The context of this invocation: output format, progress, consent.
     pub fn context(self) -> Context {
         let Self { json, quiet, plain, yes, label, store } = self;
-        Context::new(Showing { json, quiet, plain }, yes, label, store)
+        Context::new(OutputOptions { json, quiet, plain }, yes, label, store)
     }
 }
 
@@ -73,8 +73,8 @@ pub struct DestroyArgs {
 
 impl DestroyArgs {
     /// The confirmed device or file, and the content that may be destroyed.
-    pub fn named(&self) -> Destroy {
-        Destroy { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
+    pub fn named(&self) -> DestroyConsent {
+        DestroyConsent { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
     }
 }
 

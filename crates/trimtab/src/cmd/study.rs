@@ -27,9 +27,9 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::{self, Reach};
+use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety::{self, consent};
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::workload::Plan;
 use trimtab_study::document::Document;
 use trimtab_study::study::job::Job;
@@ -136,8 +136,8 @@ enum Question {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        Reach::of_targets(self.target.as_deref())
+    pub fn reach(&self) -> MountScope {
+        MountScope::of_targets(self.target.as_deref())
     }
 
     fn asks(&self, question: Question) -> bool {
@@ -199,7 +199,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let began = Instant::now();
     args.check_for_directory(target)?;
-    safety::Ground::open(&path)?;
+    safety::TargetDirectory::open(&path)?;
     const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
     if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
         return Err(UsageError::new(format!("a study of a directory cannot try the policy '{unknown}'"))
@@ -294,7 +294,7 @@ fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwi
 
 /// Refuses a mount whose options another process has changed for a while: the study would
 /// restore the changed ones at its end.
-fn nobody_changes_it(reach: &Reach) -> anyhow::Result<()> {
+fn nobody_changes_it(reach: &MountScope) -> anyhow::Result<()> {
     // A trim's change of a drive's limits does not matter here; a lock covers it.
     let changed = notes::changed_now(reach).context("cannot see what other processes of trimtab have changed")?;
     match changed.first() {
@@ -329,7 +329,7 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
     let needs_consent = |plan: &Plan, drive| consent::reason(plan.written, drive);
     let asked_for = args.quick || args.full || args.repeats.is_some();
     if !asked_for && !consent::can_be_given(context) {
-        let drive = safety::Ground::open(path)?.drive;
+        let drive = safety::TargetDirectory::open(path)?.drive;
         if let Some(reason) = needs_consent(&chosen.plan(&jobs, policies), drive) {
             let quick = with_repeats(QUICK);
             let written = chosen.plan(&jobs, policies).written;
@@ -348,7 +348,7 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<Tw
     let complete = studies.iter().all(|study| study.complete);
     if !complete && studies.iter().all(Study::is_empty) {
         context.remark(NOTHING_FINISHED);
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let kept = record::keep(context, studies, months.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
@@ -372,7 +372,7 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<Tw
     if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));
     }
-    if complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
+    if complete { Ok(ExitCode::SUCCESS) } else { Err(InterruptError.into()) }
 }
 
 /// Writes the report as one HTML file and returns its path. A failure does not affect the

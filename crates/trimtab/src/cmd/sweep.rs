@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use trimtab_drive::units::grouped;
 use trimtab_drive::usage::{UsageError, nearest};
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::interrupt::{self, Interrupted};
+use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_study::sweep::filter::Filter;
 use trimtab_study::sweep::report::document;
 use trimtab_study::sweep::table::Row;
@@ -240,7 +240,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     if interrupt::requested() {
         context.remark(&format!("{} cells are finished; run the same command to continue", grouped(done.found + done.run)));
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let rows = directory.conclude()?;
     say(context, &args.output, &directory, &rows)

@@ -6,10 +6,10 @@ use crate::trim::{self, Done, Request, TrimMode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::output::error::{Blocked, one_line};
+use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::Reach;
-use trimtab_linux::sys::interrupt::{self, Interrupted};
+use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_sim::target::TrimWindow;
 
 const EXAMPLES: &str = "\
@@ -108,8 +108,8 @@ impl Args {
     }
 
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        if self.all { Reach::Everything } else { Reach::Paths(self.paths.clone()) }
+    pub fn reach(&self) -> MountScope {
+        if self.all { MountScope::Everything } else { MountScope::Paths(self.paths.clone()) }
     }
 }
 
@@ -131,7 +131,7 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let Done { mut report, failed: mut errors } = trim::run(&args.resolve()?, context)?;
     let alone = report.filesystems.is_empty() && report.passed_by.is_empty() && errors.len() == 1;
-    errors.sort_by_key(|(_, error)| error.is::<Blocked>());
+    errors.sort_by_key(|(_, error)| error.is::<TrimBlockedError>());
     errors.reverse();
     if !alone {
         let failed = |(path, error): &(PathBuf, anyhow::Error)| Failed { path: path.display().to_string(), why: one_line(error) };
@@ -139,7 +139,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.report("trim", 1, &report, || report::trim::text(&report))?;
     }
     if !args.dry_run && interrupt::requested() {
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
     let refused = (!refused.is_empty()).then(|| anyhow::anyhow!("{}", refused.join("; ")));

@@ -10,10 +10,10 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::discards::Fate;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::session::safety;
 use trimtab_linux::trim::verify::verdict::in_words;
-use trimtab_linux::trim::verify::{self, Options, Proof};
+use trimtab_linux::trim::verify::{self, Proof, ProofOptions};
 use trimtab_sim::workload::Plan;
 use trimtab_study::document::Table;
 
@@ -56,8 +56,8 @@ pub struct Args {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        Reach::Paths(vec![self.path.clone()])
+    pub fn reach(&self) -> MountScope {
+        MountScope::Paths(vec![self.path.clone()])
     }
 }
 
@@ -72,13 +72,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         rustix::process::geteuid().is_root(),
         "reading raw blocks and trimming need root: run with sudo ('trimtab doctor' needs no root)"
     );
-    let options = Options {
+    let options = ProofOptions {
         size: args.size,
         wait: Duration::from_nanos(args.wait.0),
         lock_wait: Duration::from_nanos(args.lock_wait.0),
         as_mounted: args.as_mounted,
     };
-    safety::Ground::open(&args.path)?;
+    safety::TargetDirectory::open(&args.path)?;
     let space = verify::space(&args.path, &options)?;
     // The test is repeated when other writers reuse the freed blocks.
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::{Kind, one_line};
+use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::trim::resume::state_directory;
 
 const EXAMPLES: &str = "\
@@ -74,8 +74,8 @@ pub struct Args {
 
 impl Args {
     /// Mounts that the command works on.
-    pub fn reach(&self) -> Reach {
-        Reach::Paths(self.paths.clone())
+    pub fn reach(&self) -> MountScope {
+        MountScope::Paths(self.paths.clone())
     }
 
     fn warranty(&self) -> Result<Option<Warranty>, UsageError> {
@@ -159,7 +159,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);
-    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| ExitCode::from(Kind::of(&failure.error).exit_status())))
+    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| ExitCode::from(FailureKind::of(&failure.error).exit_status())))
 }
 
 fn complain(failures: &[Failure]) {

@@ -94,7 +94,7 @@ pub struct Config {
     /// One rule for each named filesystem; a rule without a path covers the rest.
     pub rules: Vec<Rule>,
     /// Findings of the doctor that are accepted.
-    pub ignore: Vec<trimtab_linux::doctor::Accepted>,
+    pub ignore: Vec<trimtab_linux::doctor::AcceptedFinding>,
 }
 
 impl Config {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_linux::sys::beneath::{self, Dir, PRIVATE_FILE, named};
-use trimtab_sim::policy::State;
+use trimtab_sim::policy::PolicyState;
 
 /// Largest state file, in bytes.
 const STATE_BYTES_MAX: u64 = 1 << 20;
@@ -35,7 +35,7 @@ pub struct Remembered {
 impl Remembered {
     /// From a policy's state.
     #[must_use]
-    pub fn of(policy: &str, state: State, forget: bool) -> Self {
+    pub fn of(policy: &str, state: PolicyState, forget: bool) -> Self {
         Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, ..Self::default() }
     }
 
@@ -68,8 +68,8 @@ impl Remembered {
 
     /// The state for a policy.
     #[must_use]
-    pub fn state(&self) -> State {
-        let mut state = State::default();
+    pub fn state(&self) -> PolicyState {
+        let mut state = PolicyState::default();
         for (name, value) in &self.numbers {
             state.set(name, *value);
         }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn counter_value_is_valid_for_its_counter_and_boot_only() {
-        let mut state = State::default();
+        let mut state = PolicyState::default();
         state.set("written.last", 70);
         state.set("written.since", 5);
         let remembered = Remembered::of("adaptive", state, false).with_counter("device", "boot 1");
@@ -139,7 +139,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = StateFile::new(directory.path(), "xfs-1");
         assert_eq!(file.load(), (Remembered::default(), None));
-        let mut state = State::default();
+        let mut state = PolicyState::default();
         state.set("sweep.next", 5);
         let remembered = Remembered::of("idle", state.clone(), true).with_last_pass(Some(1_800_000_000));
         file.save(&remembered).unwrap();

@@ -21,15 +21,15 @@ use trimtab_linux::host::processes::boot_id;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::mount_check::{self, MountCheck};
-use trimtab_linux::trim::filesystem::{Filesystem, Refused};
-use trimtab_linux::trim::lock::{Busy, DriveLocks};
-use trimtab_linux::trim::surface::{Account, Mounted, World, at_least};
-use trimtab_sim::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
+use trimtab_linux::trim::filesystem::{Filesystem, WindowRefusal};
+use trimtab_linux::trim::lock::{DriveBusyError, DriveLocks};
+use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface, at_least};
+use trimtab_sim::policy::{Action, Driver, PolicySpec, RefusalAction, RefusalLimits, TrimRequest, TurnResult};
 use trimtab_sim::target::TrimWindow;
 
 /// A skipped window returns in the next pass. When the drive itself fails, it is left alone
 /// for `HOLD_FIRST`, which doubles with each failure up to `HOLD_LAST`.
-const PATIENCE: Patience = Patience { tries: 3, windows: 3 };
+const PATIENCE: RefusalLimits = RefusalLimits { tries: 3, windows: 3 };
 const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
 const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
 /// Shortest interval between saves of the state during a pass.
@@ -262,7 +262,7 @@ impl Task {
         if forced {
             self.driver.force();
         }
-        let action = self.driver.decide(&mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None });
+        let action = self.driver.decide(&mut FilesystemSurface { fs: &mut self.fs, world, account: &mut self.account, only: None });
         let running = self.driver.running();
         // Each pass has its own account.
         let next_one = running && follows && !self.driver.another_follows();
@@ -317,9 +317,14 @@ impl Task {
         answers
     }
 
-    fn world(&mut self) -> World {
+    fn world(&mut self) -> CallerState {
         let (written, written_step) = self.counter.read(self.fs.root());
-        World { written, written_step, shutting_down: self.common.shutting_down, on_battery: on_battery(self.fs.root()) == Some(true) }
+        CallerState {
+            written,
+            written_step,
+            shutting_down: self.common.shutting_down,
+            on_battery: on_battery(self.fs.root()) == Some(true),
+        }
     }
 
     /// Closes the filesystem, so that it can be unmounted, and for a long pause restores the
@@ -350,27 +355,27 @@ impl Task {
         say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
     }
 
-    fn trim(&mut self, world: World, request: TrimRequest) -> Next {
+    fn trim(&mut self, world: CallerState, request: TrimRequest) -> Next {
         let locks = loop {
             match DriveLocks::take(self.fs.stack(), &run_directory()) {
                 Ok(locks) => break locks,
-                Err(error) if error.is::<Busy>() && !self.control.stopped() => {
+                Err(error) if error.is::<DriveBusyError>() && !self.control.stopped() => {
                     self.fs.release();
                     self.control.sleep(BUSY_RETRY);
                 }
-                Err(error) if error.is::<Busy>() => return Next::Again,
+                Err(error) if error.is::<DriveBusyError>() => return Next::Again,
                 Err(error) => return Next::Over(format!("{error:#}")),
             }
         };
         self.recover_limits();
         let before = (self.account.discards.clone(), self.account.trimming);
-        let surface = &mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None };
+        let surface = &mut FilesystemSurface { fs: &mut self.fs, world, account: &mut self.account, only: None };
         let turn = self.driver.carry_out(surface, request);
         drop(locks);
         self.trimmed = Instant::now();
         self.note(&before);
         match turn {
-            Turn::Refused { tried, reason, then } => self.refused(tried, reason, then),
+            TurnResult::Refused { tried, reason, then } => self.refused(tried, reason, then),
             _ => {
                 self.refused = false;
                 self.holds = 0;
@@ -389,19 +394,19 @@ impl Task {
         }
     }
 
-    fn refused(&mut self, tried: TrimWindow, reason: Refused, then: Then) -> Next {
+    fn refused(&mut self, tried: TrimWindow, reason: WindowRefusal, then: RefusalAction) -> Next {
         let which = format!("{} at {}", Bytes(tried.len), tried.start);
-        if !std::mem::replace(&mut self.refused, then == Then::Again) {
+        if !std::mem::replace(&mut self.refused, then == RefusalAction::Again) {
             say(&format!("{}: {which} was refused: {reason}", self.shown));
         }
         match then {
-            Then::Again => Next::Again,
-            Then::LeftOut => {
+            RefusalAction::Again => Next::Again,
+            RefusalAction::LeftOut => {
                 say(&format!("{}: {which} is skipped in this pass", self.shown));
                 Next::Again
             }
-            Then::GiveUp => self.leave_alone(),
-            Then::Never => {
+            RefusalAction::GiveUp => self.leave_alone(),
+            RefusalAction::Never => {
                 self.gone.store(reason.is_gone(), Ordering::Relaxed);
                 Next::Over(reason.to_string())
             }

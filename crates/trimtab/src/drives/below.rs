@@ -5,7 +5,7 @@ use std::path::Path;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Place;
-use trimtab_linux::host::block::{Bus, Kind, Layer, Stack};
+use trimtab_linux::host::block::{Bus, Layer, LayerKind, Stack};
 use trimtab_linux::host::drive;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
@@ -69,7 +69,7 @@ impl Below {
             let what = format!("{} below {shown} is a disk (rotational according to the kernel), which cannot have a twin", drive.name);
             return Err(UsageError::missing(what).hint("a twin is of a solid-state drive").into());
         }
-        let looped = place.stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
+        let looped = place.stack.layers.iter().find(|layer| layer.kind == LayerKind::Loop);
         let identity = drive::identity(root, drive);
         let model = identity.model.unwrap_or_else(|| drive.name.clone());
         let called = looped.map_or_else(|| model.clone(), |looped| model_of_loop(&place.stack, looped, bus.map(|_| model.as_str())));
@@ -83,7 +83,7 @@ impl Below {
             firmware: identity.firmware.as_deref().map(one_line),
             which: looped.map_or_else(|| own(root, drive), |looped| format!("{} {}", own(root, drive), below_loop(&place.stack, looped))),
             is_of_a_model: looped.is_none() && bus.is_some_and(Bus::names_models),
-            start: if top.kind == Kind::Partition {
+            start: if top.kind == LayerKind::Partition {
                 root.read_u64(top.sys.join("start")).unwrap_or(0) * trimtab_linux::host::stat::SECTOR_BYTES
             } else {
                 0
@@ -132,14 +132,16 @@ fn lowest<'a>(stack: &'a Stack, top: &'a Layer, shown: &str) -> anyhow::Result<(
             let what = format!("{shown} is on several drives, but a twin is of one");
             return Err(UsageError::missing(what).hint("name a directory, file or device on one solid-state drive").into());
         }
-        let bus = if let Kind::Drive(bus) = drive.kind { Some(bus) } else { None };
+        let bus = if let LayerKind::Drive(bus) = drive.kind { Some(bus) } else { None };
         if bus == Some(Bus::Zram) {
             return Err(UsageError::missing(format!("{shown} is in memory (zram)")).into());
         }
         return Ok((drive, bus));
     }
-    let memory =
-        stack.layers.iter().find(|layer| matches!(&layer.kind, Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs"));
+    let memory = stack
+        .layers
+        .iter()
+        .find(|layer| matches!(&layer.kind, LayerKind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs"));
     if let Some(file) = memory {
         return Err(UsageError::missing(format!("{shown} is in memory: the file below, {}, is not on a drive", file.name)).into());
     }
@@ -183,8 +185,8 @@ fn notes(stack: &Stack, bus: Option<Bus>) -> Vec<String> {
     }
     for layer in &stack.layers {
         match &layer.kind {
-            Kind::Crypt => notes.push("data is encrypted above the drive, and never compresses on it".to_owned()),
-            Kind::Loop => notes.push(format!("{} is a loop device: the twin is of the drive as seen through it", layer.name)),
+            LayerKind::Crypt => notes.push("data is encrypted above the drive, and never compresses on it".to_owned()),
+            LayerKind::Loop => notes.push(format!("{} is a loop device: the twin is of the drive as seen through it", layer.name)),
             _ => {}
         }
     }

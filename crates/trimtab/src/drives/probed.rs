@@ -30,11 +30,11 @@ impl ProbedDrive {
     /// evenly spread. `start` is the offset of the extents' address space on the drive. `None` if
     /// there are fewer than `area`.
     #[must_use]
-    pub fn pieces(extents: &[fiemap::Extent], start: u64, size: u64, area: u64) -> Option<Vec<u64>> {
+    pub fn pieces(extents: &[fiemap::FileExtent], start: u64, size: u64, area: u64) -> Option<Vec<u64>> {
         // Offsets in the file and on the drive.
         let mut all: Vec<(u64, u64)> = Vec::new();
         // Adjacent extents are merged, however they were listed.
-        let mut joined: Vec<fiemap::Extent> = Vec::new();
+        let mut joined: Vec<fiemap::FileExtent> = Vec::new();
         for extent in extents.iter().filter(|extent| extent.is_plain()) {
             match joined.last_mut() {
                 Some(last) if last.logical + last.len == extent.logical && last.physical + last.len == extent.physical => {
@@ -169,8 +169,8 @@ impl Probed for ProbedDrive {
 mod tests {
     use super::*;
 
-    fn extent(logical: u64, physical: u64, len: u64) -> fiemap::Extent {
-        fiemap::Extent { logical, physical, len, flags: 0 }
+    fn extent(logical: u64, physical: u64, len: u64) -> fiemap::FileExtent {
+        fiemap::FileExtent { logical, physical, len, flags: 0 }
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         // Two adjacent extents count as one; an uncertain extent is skipped.
         let halves = [extent(0, 0, PIECE / 2), extent(PIECE / 2, PIECE / 2, PIECE / 2)];
         assert_eq!(ProbedDrive::pieces(&halves, 0, PIECE, PIECE).unwrap(), [0]);
-        let unwritten = fiemap::Extent { flags: 0x800, ..extent(0, 0, PIECE) };
+        let unwritten = fiemap::FileExtent { flags: 0x800, ..extent(0, 0, PIECE) };
         assert_eq!(ProbedDrive::pieces(&[unwritten], 0, PIECE, PIECE), None);
         // One contiguous run is preferred to the first pieces.
         let parts = [extent(0, 0, PIECE), extent(PIECE, 9 * PIECE, 3 * PIECE)];

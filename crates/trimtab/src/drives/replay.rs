@@ -14,15 +14,15 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::recorder::{Recorder, RunRecording};
 use trimtab_sim::simulate::few;
-use trimtab_sim::simulate::replay::{self, Outcome};
+use trimtab_sim::simulate::replay::{self, ReplayOutcome};
 use trimtab_sim::trace::Reading;
 use trimtab_vssd::trace::Source;
 use trimtab_vssd::trace::timing::Timing;
@@ -75,7 +75,7 @@ impl std::fmt::Display for Trim {
 }
 
 /// Policies with their outcomes.
-pub type Outcomes = Vec<(String, Outcome)>;
+pub type Outcomes = Vec<(String, ReplayOutcome)>;
 
 /// Replays the trace under each policy. Each run is kept as soon as it is finished.
 pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context, mut keep: impl FnMut(&Run)) -> anyhow::Result<Outcomes> {
@@ -100,13 +100,13 @@ pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context
 }
 
 /// The outcome of a policy, the recording, and deviations from the trace.
-type Replayed = (Outcome, Recorded, Vec<String>);
+type Replayed = (ReplayOutcome, RunRecording, Vec<String>);
 
 fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -> anyhow::Result<Replayed> {
     let interface = Interface::of(spec);
     let mut drive = model::build(spec, request.seed)?;
     let filled = fill(drive.as_mut(), &interface, request.fill)?;
-    let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
+    let mut progress = Progress::new(context, &format!("replaying, {trim}"), ProgressUnit::Items, 0);
     let (mut recorder, mut warnings) = (Recorder::new(filled.1), Vec::new());
     recorder.begin_phase("replay", filled.1);
     let outcome = replay::outcome(drive, interface, trim.0.as_ref(), request.timing, filled, interrupt::requested, |replay| {
@@ -155,7 +155,7 @@ fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> an
 }
 
 /// The header of the run, before it starts.
-fn header(request: &Request, drive: &Drive, trim: &Trim) -> Header {
+fn header(request: &Request, drive: &Drive, trim: &Trim) -> RunHeader {
     let mut settings = vec![Field::new("trace", request.trace.display().to_string()), Field::new("fill", request.fill.to_string())];
     settings.extend(request.timing.setting().map(|(key, value)| Field::new(key, value)));
     settings.extend(request.size.map(|size| Field::new("capacity-bytes", size.0.to_string())));
@@ -170,7 +170,7 @@ fn header(request: &Request, drive: &Drive, trim: &Trim) -> Header {
 }
 
 /// The run, from the recording and the final state of drive and policy.
-fn kept(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
+fn kept(header: RunHeader, recorded: RunRecording, outcome: &ReplayOutcome) -> Run {
     let mut run = header.into_run(recorded, true);
     if let Some(phase) = run.phases.last_mut() {
         phase.discards = Some(outcome.account.discards.ranges.clone());

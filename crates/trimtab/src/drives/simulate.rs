@@ -7,13 +7,13 @@ use traced::Traced;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::run::{Run, TargetKind};
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 pub use trimtab_sim::simulate::{Addresses, Amount, Watcher, loops};
 
 /// What to simulate.
-pub type Plan = trimtab_sim::simulate::Plan<Traced>;
+pub type Plan = trimtab_sim::simulate::SimulationPlan<Traced>;
 /// A workload.
-pub type Load = trimtab_sim::simulate::Load<Traced>;
+pub type Load = trimtab_sim::simulate::SimulationLoad<Traced>;
 
 /// A watcher without progress; signals end the run.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +29,14 @@ impl Watcher for Unwatched {
 ///
 /// # Errors
 /// Settings are invalid for this drive; a trace cannot be read.
-pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, End)> {
+pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, RunEnd)> {
     // The run starts here.
     let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
     let mut simulated = trimtab_sim::simulate::run(spec, plan, watcher)?;
     header.settings = std::mem::take(&mut simulated.settings);
     (header.policy, header.policy_settings) = std::mem::take(&mut simulated.policy);
     let end = simulated.end.clone();
-    let mut run = header.into_run(std::mem::take(&mut simulated.recorded), end == End::Complete);
+    let mut run = header.into_run(std::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
     simulated.describe(&mut run);
     Ok((run, end))
 }
@@ -113,7 +113,7 @@ mod tests {
             ..plan()
         };
         let (run, end) = super::run(&small(), "drive:small", &plan, &mut ()).unwrap();
-        assert_eq!(end, End::Complete);
+        assert_eq!(end, RunEnd::Complete);
         run
     }
 

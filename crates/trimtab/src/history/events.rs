@@ -11,7 +11,7 @@ use trimtab_linux::host::fstab;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::beneath::ResolvedObject;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::run::{Field, Run};
@@ -109,7 +109,7 @@ impl From<&Path> for Wanted {
 fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-    let named = match Named::look_up(path) {
+    let named = match ResolvedObject::look_up(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
         named => named.with_context(|| format!("cannot access '{}'", path.display()))?,
     };

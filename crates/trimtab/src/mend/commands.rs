@@ -1,7 +1,7 @@
 //! Command lines for each action, word by word; no shell interprets them. Names come last,
 //! after `--`.
 
-use trimtab_linux::doctor::{Action, Tables, kept_options};
+use trimtab_linux::doctor::{RemedyAction, Tables, kept_options};
 
 /// A program and its arguments.
 pub type Line = Vec<String>;
@@ -16,45 +16,45 @@ fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]
 
 /// The programs that perform the action, if any.
 #[must_use]
-pub fn command_lines(action: &Action) -> Vec<Line> {
+pub fn command_lines(action: &RemedyAction) -> Vec<Line> {
     match action {
-        Action::AllowDiscards { name, persistent, keep } => {
+        RemedyAction::AllowDiscards { name, persistent, keep } => {
             let options = ["--allow-discards"].into_iter().chain(persistent.then_some("--persistent")).map(str::to_owned);
             vec![with("cryptsetup", options.chain(keep.iter().cloned()), &["refresh", "--", name])]
         }
-        Action::RefreshCrypt { name, keep } => {
+        RemedyAction::RefreshCrypt { name, keep } => {
             let options = [String::from("--allow-discards")].into_iter().chain(keep.iter().cloned());
             vec![with("cryptsetup", options, &["refresh", "--", name])]
         }
-        Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "passdown"], &["--", pool])],
-        Action::Timer => vec![line("systemctl", &["enable", "--now"], &["fstrim.timer"])],
-        Action::ReloadTable { name } | Action::AllowIntegrity { name } => {
+        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "passdown"], &["--", pool])],
+        RemedyAction::Timer => vec![line("systemctl", &["enable", "--now"], &["fstrim.timer"])],
+        RemedyAction::ReloadTable { name } | RemedyAction::AllowIntegrity { name } => {
             let lines = reload(name, false);
             vec![lines.table, lines.load, lines.resume]
         }
-        Action::SwapDiscard { device } => {
+        RemedyAction::SwapDiscard { device } => {
             let device = device.to_string_lossy();
             vec![line("swapoff", &[], &["--", &device]), line("swapon", &["--discard"], &["--", &device])]
         }
-        Action::Attribute { .. }
-        | Action::Provisioning { .. }
-        | Action::Crypttab { .. }
-        | Action::MountDiscard { .. }
-        | Action::Fstab { .. }
-        | Action::SwapFstab { .. } => Vec::new(),
+        RemedyAction::Attribute { .. }
+        | RemedyAction::Provisioning { .. }
+        | RemedyAction::Crypttab { .. }
+        | RemedyAction::MountDiscard { .. }
+        | RemedyAction::Fstab { .. }
+        | RemedyAction::SwapFstab { .. } => Vec::new(),
     }
 }
 
 /// The programs that undo the action, if any. Repeats the options now in force that a refresh
 /// would drop.
-pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
+pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<Line> {
     match action {
-        Action::AllowDiscards { name, persistent, .. } => {
+        RemedyAction::AllowDiscards { name, persistent, .. } => {
             let options = persistent.then(|| "--persistent".to_owned()).into_iter().chain(kept_options(tables, name));
             vec![with("cryptsetup", options, &["refresh", "--", name])]
         }
-        Action::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "nopassdown"], &["--", pool])],
-        Action::Timer => vec![line("systemctl", &["disable", "--now"], &["fstrim.timer"])],
+        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "nopassdown"], &["--", pool])],
+        RemedyAction::Timer => vec![line("systemctl", &["disable", "--now"], &["fstrim.timer"])],
         _ => Vec::new(),
     }
 }
@@ -96,20 +96,20 @@ mod tests {
     #[test]
     fn action_runs_verbatim_and_opposite_undoes_it() {
         let keep = vec!["--perf-no_read_workqueue".to_owned()];
-        let home = Action::AllowDiscards { name: "home".into(), persistent: true, keep: keep.clone() };
+        let home = RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: keep.clone() };
         assert_eq!(shown(&command_lines(&home)), ["cryptsetup --allow-discards --persistent --perf-no_read_workqueue refresh -- home"]);
         let now = Tables::of_text("home: 0 8 crypt aes :64:logon:x 0 8:2 32768 2 allow_discards no_write_workqueue\n");
         assert_eq!(shown(&back(&home, &now)), ["cryptsetup --persistent --perf-no_write_workqueue refresh -- home"]);
-        let luks1 = Action::AllowDiscards { name: "home".into(), persistent: false, keep: Vec::new() };
+        let luks1 = RemedyAction::AllowDiscards { name: "home".into(), persistent: false, keep: Vec::new() };
         assert_eq!(shown(&back(&luks1, &Tables::default())), ["cryptsetup refresh -- home"]);
-        let stale = Action::RefreshCrypt { name: "home".into(), keep };
+        let stale = RemedyAction::RefreshCrypt { name: "home".into(), keep };
         assert_eq!(shown(&command_lines(&stale)), ["cryptsetup --allow-discards --perf-no_read_workqueue refresh -- home"]);
         assert!(back(&stale, &now).is_empty());
-        let pool = Action::Passdown { name: "vg-p-tpool".into(), pool: "vg/p".into() };
+        let pool = RemedyAction::Passdown { name: "vg-p-tpool".into(), pool: "vg/p".into() };
         assert_eq!(shown(&command_lines(&pool)), ["lvchange --discards passdown -- vg/p"]);
         assert_eq!(shown(&back(&pool, &now)), ["lvchange --discards nopassdown -- vg/p"]);
-        assert_eq!(shown(&command_lines(&Action::Timer)), ["systemctl enable --now fstrim.timer"]);
-        let table = Action::ReloadTable { name: "vg-l".into() };
+        assert_eq!(shown(&command_lines(&RemedyAction::Timer)), ["systemctl enable --now fstrim.timer"]);
+        let table = RemedyAction::ReloadTable { name: "vg-l".into() };
         assert_eq!(shown(&command_lines(&table)), ["dmsetup table -- vg-l", "dmsetup reload -- vg-l", "dmsetup resume -- vg-l"]);
     }
 }

@@ -9,14 +9,14 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::doctor::{Diagnosis, Finding, Remedy, Step, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Finding, Remedy, RemedyStep, VerdictKind};
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{BLOCKED, one_line};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::trim::verify::{self, Options};
+use trimtab_linux::trim::verify::{self, ProofOptions};
 use trimtab_sim::workload::Plan;
 
 /// Amount of data that the proof frees; the same amount stays allocated next to it.
@@ -41,11 +41,11 @@ pub struct Mended {
     /// Actions performed or planned.
     pub does: Vec<String>,
     /// Steps of the remedy that a person must do.
-    pub by_hand: Vec<Step>,
+    pub by_hand: Vec<RemedyStep>,
     /// True if `--undo` can revert part of it.
     pub can_be_taken_back: bool,
     #[serde(skip)]
-    pub remedy: Vec<Step>,
+    pub remedy: Vec<RemedyStep>,
 }
 
 /// Result of the final proof.
@@ -63,7 +63,7 @@ pub struct Report {
     pub steps: Vec<Mended>,
     pub proof: Option<Proved>,
     /// Steps left for a person, in order.
-    pub by_hand: Vec<Step>,
+    pub by_hand: Vec<RemedyStep>,
     pub diagnosis: Diagnosis,
 }
 
@@ -185,7 +185,7 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
         Some(mount) if !path.is_dir() => mount.mount_point.clone(),
         _ => path.to_owned(),
     };
-    let options = Options { size: PROOF_SIZE, wait: Duration::ZERO, lock_wait: Duration::from_secs(30), as_mounted: false };
+    let options = ProofOptions { size: PROOF_SIZE, wait: Duration::ZERO, lock_wait: Duration::from_secs(30), as_mounted: false };
     let space = verify::space(&directory, &options)?;
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, reserve, &directory, "the proof", &plan)?;
@@ -197,10 +197,10 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
 }
 
 /// Manual steps of the applied remedies, and those of the final diagnosis.
-fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<Step> {
+fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<RemedyStep> {
     let done: Vec<&Mended> = steps.iter().filter(|step| step.outcome == Outcome::Done).collect();
-    let mut all: Vec<Step> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
-    let planned = |step: &Step| steps.iter().any(|one| one.outcome == Outcome::Planned && one.remedy.contains(step));
+    let mut all: Vec<RemedyStep> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
+    let planned = |step: &RemedyStep| steps.iter().any(|one| one.outcome == Outcome::Planned && one.remedy.contains(step));
     let left = diagnosis.to_do.iter().filter(|step| !planned(step)).cloned();
     all.extend(left.collect::<Vec<_>>());
     let mut once = Vec::new();

@@ -4,7 +4,7 @@ use super::setting_state::SettingState;
 use super::{mount, swap};
 use crate::apply::{self, System};
 use std::path::{Path, PathBuf};
-use trimtab_linux::doctor::{Action, Tables, trim_units};
+use trimtab_linux::doctor::{RemedyAction, Tables, trim_units};
 use trimtab_linux::host::block::mapped_by_name;
 use trimtab_linux::host::root::Root;
 
@@ -24,36 +24,40 @@ impl Machine {
         Ok(Self { root, tables })
     }
 
-    pub fn look(&self, action: &Action) -> SettingState {
+    pub fn look(&self, action: &RemedyAction) -> SettingState {
         match action {
-            Action::Attribute { file, from, to } => match self.root.read(file) {
+            RemedyAction::Attribute { file, from, to } => match self.root.read(file) {
                 None => SettingState::Gone,
                 Some(now) if now == *to => SettingState::Set,
                 Some(now) if now == *from => SettingState::Before,
                 Some(now) => SettingState::Other(format!("{} is {now}", file.display())),
             },
-            Action::Provisioning { file, from, to, limit_file, limit } => match (self.root.read(file), self.root.read_u64(limit_file)) {
-                (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => SettingState::Set,
-                (Some(mode), Some(_)) if mode == *from => SettingState::Before,
-                (Some(mode), Some(now)) => SettingState::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
-                _ => SettingState::Gone,
-            },
-            Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
-            Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
+            RemedyAction::Provisioning { file, from, to, limit_file, limit } => {
+                match (self.root.read(file), self.root.read_u64(limit_file)) {
+                    (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => SettingState::Set,
+                    (Some(mode), Some(_)) if mode == *from => SettingState::Before,
+                    (Some(mode), Some(now)) => SettingState::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
+                    _ => SettingState::Gone,
+                }
+            }
+            RemedyAction::AllowDiscards { name, .. } | RemedyAction::AllowIntegrity { name, .. } => {
+                self.table(name, |says| says("allow_discards"))
+            }
+            RemedyAction::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
             // A pool's status shows more than its limits.
-            Action::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
+            RemedyAction::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
                 SettingState::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
             }
-            Action::RefreshCrypt { name, .. } | Action::ReloadTable { name } => match mapped_by_name(&self.root, name) {
+            RemedyAction::RefreshCrypt { name, .. } | RemedyAction::ReloadTable { name } => match mapped_by_name(&self.root, name) {
                 Some(sys) => SettingState::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
                 None => SettingState::Gone,
             },
-            Action::MountDiscard { mount_point } => mount::look(mount_point),
-            Action::SwapDiscard { device } => swap::look(&self.root, device),
-            Action::Fstab { mount_point } => file(|system| apply::discards::in_fstab(system, mount_point)),
-            Action::SwapFstab { source } => file(|system| apply::discards::in_fstab_for_swap(system, source)),
-            Action::Crypttab { name } => file(|system| apply::discards::in_crypttab(system, name)),
-            Action::Timer => SettingState::set(trim_units(&self.root).1),
+            RemedyAction::MountDiscard { mount_point } => mount::look(mount_point),
+            RemedyAction::SwapDiscard { device } => swap::look(&self.root, device),
+            RemedyAction::Fstab { mount_point } => file(|system| apply::discards::in_fstab(system, mount_point)),
+            RemedyAction::SwapFstab { source } => file(|system| apply::discards::in_fstab_for_swap(system, source)),
+            RemedyAction::Crypttab { name } => file(|system| apply::discards::in_crypttab(system, name)),
+            RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
 
@@ -69,39 +73,44 @@ impl Machine {
 
     /// Identifies the object, as opposed to a later one of the same name; empty if only the name
     /// exists.
-    pub fn identity(&self, action: &Action) -> String {
+    pub fn identity(&self, action: &RemedyAction) -> String {
         let identity = match action {
-            Action::Attribute { file, .. } | Action::Provisioning { limit_file: file, .. } => {
+            RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { limit_file: file, .. } => {
                 file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq")))
             }
-            Action::MountDiscard { mount_point } => mount::device(mount_point),
+            RemedyAction::MountDiscard { mount_point } => mount::device(mount_point),
             _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
         };
         identity.unwrap_or_default()
     }
 
     /// sysfs path of the mapping that an action concerns.
-    fn mapping(&self, action: &Action) -> Option<PathBuf> {
+    fn mapping(&self, action: &RemedyAction) -> Option<PathBuf> {
         match action {
-            Action::AllowDiscards { name, .. }
-            | Action::AllowIntegrity { name, .. }
-            | Action::Passdown { name, .. }
-            | Action::RefreshCrypt { name, .. }
-            | Action::ReloadTable { name } => mapped_by_name(&self.root, name),
+            RemedyAction::AllowDiscards { name, .. }
+            | RemedyAction::AllowIntegrity { name, .. }
+            | RemedyAction::Passdown { name, .. }
+            | RemedyAction::RefreshCrypt { name, .. }
+            | RemedyAction::ReloadTable { name } => mapped_by_name(&self.root, name),
             _ => None,
         }
     }
 
     /// True if the mapping is suspended: activating a new table would resume it.
-    pub fn is_suspended(&self, action: &Action) -> bool {
+    pub fn is_suspended(&self, action: &RemedyAction) -> bool {
         self.mapping(action).is_some_and(|sys| self.root.read_u64(sys.join("dm/suspended")) == Some(1))
     }
 }
 
 /// True if a reboot reverts the action.
-pub fn is_lost_on_reboot(action: &Action) -> bool {
-    matches!(action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::MountDiscard { .. } | Action::SwapDiscard { .. })
-        || matches!(action, Action::AllowDiscards { persistent: false, .. } | Action::AllowIntegrity { .. })
+pub fn is_lost_on_reboot(action: &RemedyAction) -> bool {
+    matches!(
+        action,
+        RemedyAction::Attribute { .. }
+            | RemedyAction::Provisioning { .. }
+            | RemedyAction::MountDiscard { .. }
+            | RemedyAction::SwapDiscard { .. }
+    ) || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. } | RemedyAction::AllowIntegrity { .. })
 }
 
 /// True if a mapping is read-only.

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 use std::path::Path;
 use trimtab_linux::host::mountinfo::Mount;
-use trimtab_linux::session::discard_option::{Discard, mount_of, open};
+use trimtab_linux::session::discard_option::{DiscardOption, mount_of, open};
 
 /// The only filesystem type that needs this.
 const FS_TYPE: &str = "ntfs3";
@@ -21,7 +21,7 @@ fn mounted(mount_point: &Path) -> anyhow::Result<Mount> {
 
 pub fn look(mount_point: &Path) -> SettingState {
     match mounted(mount_point) {
-        Ok(mount) if Discard::of(&mount).is_on() => SettingState::Set,
+        Ok(mount) if DiscardOption::of(&mount).is_on() => SettingState::Set,
         Ok(_) => SettingState::Before,
         Err(_) => SettingState::Gone,
     }
@@ -56,7 +56,7 @@ pub fn remount(mount_point: &Path, discard: bool) -> anyhow::Result<()> {
     change().map_err(std::io::Error::from).with_context(|| format!("cannot remount {shown}"))?;
     let now = mounted(mount_point)?;
     let what = if discard { "takes" } else { "gives up" };
-    ensure!(Discard::of(&now).is_on() == discard, "{shown} {what} the option discard only when it is unmounted and mounted again");
+    ensure!(DiscardOption::of(&now).is_on() == discard, "{shown} {what} the option discard only when it is unmounted and mounted again");
     ensure!(others(&now).eq(others(&mount)), "the options of {shown} were '{}' and are now '{}'", mount.fs_options, now.fs_options);
     Ok(())
 }

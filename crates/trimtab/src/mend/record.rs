@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_linux::doctor::Action;
+use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::processes::boot_id;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use trimtab_linux::trim::resume::state_directory;
@@ -42,7 +42,7 @@ struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    action: Action,
+    action: RemedyAction,
     /// Boot ID at the time of the change.
     boot: String,
     /// Identifies the object, as opposed to a later one of the same name; empty if it has no
@@ -65,7 +65,7 @@ impl Step {
     /// `swapon`; `None` if the area is active.
     fn lost_area<'a>(&'a self, seen: &SettingState) -> Option<(&'a Path, i32)> {
         match &self.action {
-            Action::SwapDiscard { device } if *seen == SettingState::Gone && (!self.done || self.taking_back) => {
+            RemedyAction::SwapDiscard { device } if *seen == SettingState::Gone && (!self.done || self.taking_back) => {
                 Some((device, self.swap_priority?))
             }
             _ => None,
@@ -168,12 +168,12 @@ impl Mending {
 
     /// Records the step, performs it, and marks it as done. A step that fails without a change
     /// leaves no record.
-    pub fn step(&mut self, action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    pub fn step(&mut self, action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
         let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
         let identity = machine.identity(action);
         let swap_priority = match action {
-            Action::SwapDiscard { device } => swap::priority(&machine.root, device),
+            RemedyAction::SwapDiscard { device } => swap::priority(&machine.root, device),
             _ => None,
         };
         let boot = boot_id();
@@ -275,7 +275,8 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
         return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
     // For other actions, the state of the machine shows whether they still apply.
-    let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::SwapDiscard { .. });
+    let of_this_boot =
+        matches!(step.action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::SwapDiscard { .. });
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
     }
@@ -297,7 +298,7 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
 }
 
 /// The reason for not restoring a file. A file is restored completely or not at all.
-fn why_not_file(action: &Action, number: u32) -> Option<String> {
+fn why_not_file(action: &RemedyAction, number: u32) -> Option<String> {
     let look = || apply::undo_one(&System::mended()?, number, true);
     match look() {
         Ok(Some(plan)) => not_ours(action, &plan.mount_point),
@@ -308,7 +309,7 @@ fn why_not_file(action: &Action, number: u32) -> Option<String> {
 
 /// Numbers are reused: a step recorded but never performed may find the copy of another
 /// step's file under its number.
-fn not_ours(action: &Action, kept: &Path) -> Option<String> {
+fn not_ours(action: &RemedyAction, kept: &Path) -> Option<String> {
     (words::subject_of_file(action) != Some(kept)).then(|| "nothing was changed".to_owned())
 }
 
@@ -336,7 +337,7 @@ pub fn unfinished() -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn step(action: Action) -> Step {
+    fn step(action: RemedyAction) -> Step {
         Step { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false, swap_priority: None }
     }
 
@@ -346,7 +347,7 @@ mod tests {
         // An attribute that exists on every machine and that no test changes.
         let file: PathBuf = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size".into();
         let Some(now) = machine.root.read(&file) else { return };
-        let switch = |from: &str, to: &str| step(Action::Attribute { file: file.clone(), from: from.into(), to: to.into() });
+        let switch = |from: &str, to: &str| step(RemedyAction::Attribute { file: file.clone(), from: from.into(), to: to.into() });
         assert_eq!(why_not(&switch("0", &now), &machine), None);
         assert!(why_not(&switch(&now, "0"), &machine).unwrap().contains("as it was before"));
         assert!(why_not(&switch("0", "1"), &machine).unwrap().contains("was changed since"));
@@ -354,24 +355,24 @@ mod tests {
         assert!(why_not(&earlier, &machine).unwrap().contains("started since"));
         let another = Step { identity: "another".into(), ..switch("0", &now) };
         assert!(why_not(&another, &machine).unwrap().contains("another one of that name"));
-        let gone = step(Action::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
+        let gone = step(RemedyAction::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
-        assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to undo"));
+        assert!(why_not(&step(RemedyAction::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to undo"));
     }
 
     #[test]
     fn file_changed_by_other_step_is_not_restored() {
-        let fstab = Action::Fstab { mount_point: "/a".into() };
+        let fstab = RemedyAction::Fstab { mount_point: "/a".into() };
         assert_eq!(not_ours(&fstab, Path::new("/a")), None);
         assert!(not_ours(&fstab, Path::new("/b")).is_some());
-        assert!(not_ours(&Action::Timer, Path::new("/a")).is_some());
-        assert_eq!(not_ours(&Action::Crypttab { name: "home".into() }, Path::new("home")), None);
+        assert!(not_ours(&RemedyAction::Timer, Path::new("/a")).is_some());
+        assert_eq!(not_ours(&RemedyAction::Crypttab { name: "home".into() }, Path::new("home")), None);
     }
 
     #[test]
     fn swap_is_restored_only_after_kill_between_programs() {
         let machine = Machine::read().unwrap();
-        let done = Step { swap_priority: Some(7), ..step(Action::SwapDiscard { device: "/dev/no-such-area".into() }) };
+        let done = Step { swap_priority: Some(7), ..step(RemedyAction::SwapDiscard { device: "/dev/no-such-area".into() }) };
         // The object was removed after the step.
         assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
         let killed = [Step { done: false, ..done.clone() }, Step { taking_back: true, ..done.clone() }];
@@ -401,14 +402,16 @@ mod tests {
 
     #[test]
     fn no_record_has_anything_else_written_to() {
-        let any = Action::Attribute { file: "/sys/kernel/mm/transparent_hugepage/enabled".into(), from: "x".into(), to: "never".into() };
+        let any =
+            RemedyAction::Attribute { file: "/sys/kernel/mm/transparent_hugepage/enabled".into(), from: "x".into(), to: "never".into() };
         let error = revert(&any, None, &|_| {}).unwrap_err();
         assert!(error.to_string().contains("nothing that is ever set here"), "{error}");
     }
 
     #[test]
     fn a_record_reads_as_it_was_written() {
-        let steps = vec![step(Action::Timer), step(Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
+        let steps =
+            vec![step(RemedyAction::Timer), step(RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
         let record = Record { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap().steps, record.steps);

@@ -4,7 +4,7 @@ use super::command_lines;
 use super::look::is_lost_on_reboot;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
-use trimtab_linux::doctor::Action;
+use trimtab_linux::doctor::RemedyAction;
 
 /// Description of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,47 +19,47 @@ pub struct Told {
 
 /// Describes this action.
 #[must_use]
-pub fn told(action: &Action) -> Told {
+pub fn told(action: &RemedyAction) -> Told {
     Told { does: does(action), costs: costs(action), lasts: lasts(action) }
 }
 
-fn does(action: &Action) -> String {
+fn does(action: &RemedyAction) -> String {
     let with_option = |file: &str, whose: &str| format!("the option discard for {} in {file}", quoted(whose));
     match action {
-        Action::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
-        Action::Provisioning { file, from, to, limit_file, limit } => format!(
+        RemedyAction::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
+        RemedyAction::Provisioning { file, from, to, limit_file, limit } => format!(
             "echo {to} > {} (it is {from}), and echo {limit} > {}",
             quoted(&file.to_string_lossy()),
             quoted(&limit_file.to_string_lossy())
         ),
-        Action::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
-        Action::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
-        Action::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
-        Action::Crypttab { name } => with_option("crypttab", name),
-        Action::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
-        Action::AllowIntegrity { name } => {
+        RemedyAction::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
+        RemedyAction::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
+        RemedyAction::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
+        RemedyAction::Crypttab { name } => with_option("crypttab", name),
+        RemedyAction::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
+        RemedyAction::AllowIntegrity { name } => {
             format!("load the table of {name} once more, with allow_discards (dmsetup reload, dmsetup resume)")
         }
         _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
     }
 }
 
-fn costs(action: &Action) -> Option<&'static str> {
+fn costs(action: &RemedyAction) -> Option<&'static str> {
     match action {
-        Action::AllowDiscards { .. } => {
+        RemedyAction::AllowDiscards { .. } => {
             Some("from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase")
         }
-        Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
-        Action::ReloadTable { .. } | Action::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
-        Action::Attribute { file, .. } | Action::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
+        RemedyAction::RefreshCrypt { .. } => Some("it asks for the passphrase"),
+        RemedyAction::ReloadTable { .. } | RemedyAction::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
+        RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
-        Action::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
+        RemedyAction::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
         _ => None,
     }
 }
 
-fn lasts(action: &Action) -> &'static str {
+fn lasts(action: &RemedyAction) -> &'static str {
     match action {
         _ if !can_be_taken_back(action) => "there is nothing to undo",
         _ if is_lost_on_reboot(action) => "it holds until the machine or the device is started again",
@@ -69,16 +69,16 @@ fn lasts(action: &Action) -> &'static str {
 
 /// True if the action can be undone; false if it only recomputed limits.
 #[must_use]
-pub fn can_be_taken_back(action: &Action) -> bool {
-    !matches!(action, Action::RefreshCrypt { .. } | Action::ReloadTable { .. })
+pub fn can_be_taken_back(action: &RemedyAction) -> bool {
+    !matches!(action, RemedyAction::RefreshCrypt { .. } | RemedyAction::ReloadTable { .. })
 }
 
 /// The subject of the edited line, if the action edits a system file.
-pub fn subject_of_file(action: &Action) -> Option<&Path> {
+pub fn subject_of_file(action: &RemedyAction) -> Option<&Path> {
     match action {
-        Action::Fstab { mount_point } => Some(mount_point),
-        Action::SwapFstab { source } => Some(source),
-        Action::Crypttab { name } => Some(Path::new(name)),
+        RemedyAction::Fstab { mount_point } => Some(mount_point),
+        RemedyAction::SwapFstab { source } => Some(source),
+        RemedyAction::Crypttab { name } => Some(Path::new(name)),
         _ => None,
     }
 }
@@ -89,13 +89,14 @@ mod tests {
 
     #[test]
     fn fix_states_action_cost_and_duration() {
-        let home = told(&Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
+        let home = told(&RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
         assert_eq!(home.does, "cryptsetup --allow-discards --persistent refresh home");
         assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("undone"));
-        let limit = told(&Action::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
+        let limit =
+            told(&RemedyAction::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
         assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
         assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
-        let mode = told(&Action::Provisioning {
+        let mode = told(&RemedyAction::Provisioning {
             file: "/sys/d/provisioning_mode".into(),
             from: "full".into(),
             to: "unmap".into(),
@@ -107,8 +108,8 @@ mod tests {
             "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 > /sys/block/sda/queue/discard_max_bytes"
         );
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
-        let point = told(&Action::MountDiscard { mount_point: "/my disk".into() });
+        let point = told(&RemedyAction::MountDiscard { mount_point: "/my disk".into() });
         assert_eq!(point.does, "remount '/my disk' with discard");
-        assert_eq!(told(&Action::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to undo");
+        assert_eq!(told(&RemedyAction::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to undo");
     }
 }

@@ -170,7 +170,7 @@ mod tests {
         let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
         let mut workload = Announced::new(Postmark::new(settings).unwrap(), Some(&announcer));
         let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
-        assert_eq!(outcome.end, trimtab_sim::runner::End::Complete);
+        assert_eq!(outcome.end, trimtab_sim::runner::RunEnd::Complete);
         let stamps = announcer.stamps();
         (String::from_utf8(out).unwrap(), stamps)
     }

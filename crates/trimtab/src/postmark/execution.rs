@@ -15,14 +15,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
-use trimtab_linux::output::{Context, SurvivesClosedPipe};
+use trimtab_linux::output::{ClosedPipeGuard, Context};
 use trimtab_linux::session::runner::together;
 use trimtab_linux::session::safety::consent;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_linux::target::dir::{Calls, DirOptions};
 use trimtab_sim::run::{Field, Run, TargetKind, Warning};
-use trimtab_sim::runner::recorder::Recorded;
-use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::runner::recorder::RunRecording;
+use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::Plan;
@@ -45,7 +45,7 @@ pub struct Record {
     /// The seconds of the original's report.
     pub stamps: Stamps,
     /// Phases, latencies, series.
-    pub recorded: Recorded,
+    pub recorded: RunRecording,
     /// The machine and disturbances of the run, if observed.
     pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
 }
@@ -138,8 +138,8 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     let plan = plan(&runs);
     fits(&held, &plan)?;
     agreed(context, &plan)?;
-    let _unfinished = trimtab_linux::sys::interrupt::Unfinished::begin();
-    let survives = SurvivesClosedPipe::new();
+    let _unfinished = trimtab_linux::sys::interrupt::TemporaryChangeGuard::begin();
+    let survives = ClosedPipeGuard::new();
     let started_unix_ms = trimtab_linux::sys::clock::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
@@ -169,11 +169,11 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
 }
 
 /// Removes the files of an aborted run, and returns its error.
-fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<Recorded> {
+fn ended(outcome: RunOutcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<RunRecording> {
     let cause = match outcome.end {
-        End::Complete => return Ok(outcome.recorded),
-        End::Interrupted => anyhow::Error::new(Interrupted),
-        End::Failed(error) => anyhow::Error::new(error),
+        RunEnd::Complete => return Ok(outcome.recorded),
+        RunEnd::Interrupted => anyhow::Error::new(InterruptError),
+        RunEnd::Failed(error) => anyhow::Error::new(error),
     };
     let is_there = |error: TargetError| error.errno != Some(libc::ENOENT);
     let mut left = 0_u64;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use trimtab_linux::sys::beneath;
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 
 /// The original's first line, which scripts look for.
 const BANNER: &str = "PostMark v1.51 : 8/14/01";
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
     fn run(&mut self, argument: Option<&[u8]>) -> anyhow::Result<()> {
         let finished = match self.runner.run(&self.config, self.voice.out) {
             Ok(finished) => finished,
-            Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => {
+            Err(error) if error.chain().any(|cause| cause.is::<InterruptError>()) => {
                 self.voice.out.flush()?;
                 return Err(error);
             }

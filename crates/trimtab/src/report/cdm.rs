@@ -183,7 +183,7 @@ fn old_row(test: &Test, direction: &str, score: &Score) -> String {
 mod tests {
     use super::*;
     use trimtab_sim::run::{Better, Field, Metric, TargetKind, Unit};
-    use trimtab_sim::runner::header::Header;
+    use trimtab_sim::runner::header::RunHeader;
 
     fn run(profile: Profile, data: &str) -> Run {
         let settings = [
@@ -195,7 +195,8 @@ mod tests {
             ("data", data),
         ];
         let settings = settings.map(|(key, value)| Field::new(key, value)).to_vec();
-        let mut run = Header::new("crystal", settings, TargetKind::Directory, "/mnt", "as-mounted", 1).into_run(Default::default(), true);
+        let mut run =
+            RunHeader::new("crystal", settings, TargetKind::Directory, "/mnt", "as-mounted", 1).into_run(Default::default(), true);
         run.started_unix_ms = 0;
         run.tool_version = "1.2.3".into();
         run.environment.push(Field::new("kernel.release", "6.1.0"));
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn text_of_other_workloads_is_refused() {
-        let other = Header::new("tree", Vec::new(), TargetKind::Directory, "/", "none", 1).into_run(Default::default(), true);
+        let other = RunHeader::new("tree", Vec::new(), TargetKind::Directory, "/", "none", 1).into_run(Default::default(), true);
         assert!(text(&other).unwrap_err().to_string().contains("tree"));
     }
 }

@@ -2,15 +2,15 @@
 
 use super::run::instant;
 use trimtab_drive::units::three_digits;
-use trimtab_sim::analysis::compare::runs::{Against, Row, Side};
-use trimtab_sim::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
+use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Side};
+use trimtab_sim::analysis::compare::{ComparisonVerdict, MATTERS_FROM, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
 use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]
-pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[Against], warnings: &[Warning]) -> Document {
+pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[BaselineComparison], warnings: &[Warning]) -> Document {
     let mut sections = Vec::new();
     let baseline = sides.first().map_or("", |side| side.label);
     for (side, against) in sides.iter().skip(1).zip(others) {
@@ -20,7 +20,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
                 blocks.push(Block::Table(table(caption, baseline, side.label, confidence, rows)));
             }
         }
-        if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == Verdict::CannotTell) {
+        if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == ComparisonVerdict::CannotTell) {
             blocks.push(Block::Text(
                 "No verdict without an interval. An interval needs two repeats per side (five for medians) and positive figures."
                     .to_owned(),
@@ -148,7 +148,7 @@ fn describe(side: &Side<'_>, ids: &str) -> String {
     line
 }
 
-fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[Row]) -> Table {
+fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow]) -> Table {
     let interval = format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"));
     let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), &interval, "verdict"]);
     for row in rows {
@@ -160,7 +160,7 @@ fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[Row]) -> Tabl
     table
 }
 
-fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
+fn cells(name: &str, unit: Unit, comparison: &MetricComparison) -> [String; 6] {
     [
         name.to_owned(),
         quantity(comparison.a, unit),

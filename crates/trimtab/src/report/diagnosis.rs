@@ -1,7 +1,7 @@
 //! A diagnosis as text. Words carry the meaning; colour and marks only repeat it.
 
 use owo_colors::OwoColorize as _;
-use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, Severity, Step, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, RemedyStep, Severity, VerdictKind};
 use trimtab_linux::output;
 use trimtab_linux::output::lines::paragraph;
 
@@ -68,10 +68,10 @@ impl Screen {
     }
 
     /// Appends a step. A command stays on one line, so that it can be copied.
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &RemedyStep) {
         match step {
-            Step::Run(command) => self.text.push_str(&paragraph(&format!("{}{command}", step.lead()), None, "  ", "  ")),
-            Step::ByHand(text) => self.plain(text, 1, step.lead()),
+            RemedyStep::Run(command) => self.text.push_str(&paragraph(&format!("{}{command}", step.lead()), None, "  ", "  ")),
+            RemedyStep::ByHand(text) => self.plain(text, 1, step.lead()),
         }
     }
 

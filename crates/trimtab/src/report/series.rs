@@ -1,7 +1,7 @@
 //! The series of a run as charts.
 
 use trimtab_drive::units::three_digits;
-use trimtab_sim::analysis::change_points::{Options, knees};
+use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
 use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark};
 
@@ -67,7 +67,7 @@ fn axis_of(unit: Unit) -> (&'static str, f64) {
 }
 
 fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
-    let found = knees(&series.y, &Options::default());
+    let found = knees(&series.y, &ChangePointOptions::default());
     found
         .iter()
         .map(|knee| Mark {

@@ -9,7 +9,7 @@ use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::text;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::header::RunHeader;
 
 /// Key of the arguments.
 pub const COMMAND: &str = "command";
@@ -92,9 +92,9 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
 }
 
 /// A run that starts now, with the command line of this process.
-pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Header {
-    let header = Header::new(workload, settings, target, target_label, policy, seed);
-    Header { started_unix_ms: trimtab_linux::sys::clock::unix_ms(), specification: vec![command_field()], ..header }
+pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> RunHeader {
+    let header = RunHeader::new(workload, settings, target, target_label, policy, seed);
+    RunHeader { started_unix_ms: trimtab_linux::sys::clock::unix_ms(), specification: vec![command_field()], ..header }
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_sim::op::Payload;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::recorder::{Recorded, Recorder};
-use trimtab_sim::runner::{End, Events, Progress, files};
-use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::runner::recorder::{Recorder, RunRecording};
+use trimtab_sim::runner::{Events, RunEnd, RunProgress, files};
+use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
 use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
@@ -61,9 +61,9 @@ struct ForegroundEvents<'a, E> {
     online: bool,
     /// The foreground directory, until the thread starts.
     others: Option<DirTarget>,
-    working: Option<JoinHandle<TargetResult<(Met, Recorded)>>>,
+    working: Option<JoinHandle<TargetResult<(Met, RunRecording)>>>,
     shared: Arc<Shared>,
-    met: Option<(Met, Recorded)>,
+    met: Option<(Met, RunRecording)>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ struct Shared {
 
 impl Shared {
     /// Appends until the end.
-    fn work(&self, mut target: DirTarget) -> TargetResult<(Met, Recorded)> {
+    fn work(&self, mut target: DirTarget) -> TargetResult<(Met, RunRecording)> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
         let (mut met, started) = (Met::default(), target.now());
@@ -147,7 +147,7 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
         self.inner.stopped()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.inner.progress(progress)
     }
 
@@ -184,21 +184,21 @@ pub fn measure<E: Events<MountedDir>>(
     policy: &str,
     online: bool,
     inner: &mut E,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<RunEnd> {
     let mut target = MountedDir::new(places.tree);
     let mut events =
         ForegroundEvents { inner, policy, online, others: Some(places.others), working: None, shared: Arc::default(), met: None };
     let outcome = files::run(&mut Tree::new(Arc::clone(list), 1), &mut target, &mut events);
     // Also after a failure, so that the thread stops writing.
     let ended = events.end();
-    if let (End::Complete, Some((met, recorded))) = (&outcome.end, events.met.take()) {
+    if let (RunEnd::Complete, Some((met, recorded))) = (&outcome.end, events.met.take()) {
         run.metrics.extend(met.metrics(BUSY));
         run.pictures.latencies.push(met.over_time.finish(BUSY.phase));
         let began = run.phases.last().map(|last| last.started.saturating_add(last.took)).unwrap_or_default();
         run.phases.extend(recorded.phases.into_iter().map(|phase| trimtab_sim::run::Phase { started: began, ..phase }));
     }
     match outcome.end {
-        End::Complete => ended.map(|()| End::Complete).map_err(Into::into),
+        RunEnd::Complete => ended.map(|()| RunEnd::Complete).map_err(Into::into),
         other => Ok(other),
     }
 }

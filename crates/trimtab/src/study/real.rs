@@ -16,12 +16,12 @@ use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{Observer, Place, environment};
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Part;
+use trimtab_linux::output::progress::ProgressPart;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::session::discard_change::DiscardChange;
-use trimtab_linux::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 use trimtab_linux::session::safety::{Workspace, consent};
-use trimtab_linux::session::{Watch, assemble};
+use trimtab_linux::session::{ProgressWatch, assemble};
 use trimtab_linux::sys::beneath::PRIVATE_FILE;
 use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
@@ -30,8 +30,8 @@ use trimtab_linux::trim::fitrim;
 use trimtab_linux::trim::limit::CommandLimit;
 use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks};
 use trimtab_sim::run::{Field, Run, STUDY_TAKEN, TargetKind};
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::tree::{Tree, TreeList};
 use trimtab_study::study::job::{self, Job};
@@ -50,7 +50,7 @@ pub struct Possibilities {
     mount: Mount,
     /// Identifies this filesystem as mounted.
     identity: String,
-    discard: Discard,
+    discard: DiscardOption,
     trim_obstacle: Option<String>,
     remount_obstacle: Option<String>,
     /// Held until the end, so that no other process trims in between.
@@ -65,7 +65,7 @@ impl Possibilities {
         let trim_obstacle = fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
         let identity = identity(&mount, path, &dir)?;
-        Ok(Self { discard: Discard::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
+        Ok(Self { discard: DiscardOption::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
     }
 
     /// Fails if `workspace` is on another filesystem than the one examined by name: its mount
@@ -127,11 +127,11 @@ impl Possibilities {
     }
 
     /// The filesystem's discard option under `policy`.
-    fn discard_under(&self, policy: &str) -> Discard {
+    fn discard_under(&self, policy: &str) -> DiscardOption {
         match policy {
             policy::AS_MOUNTED => self.discard.clone(),
-            policy::ONLINE => Discard::online(&self.mount.fs_type),
-            _ => Discard::Off,
+            policy::ONLINE => DiscardOption::online(&self.mount.fs_type),
+            _ => DiscardOption::Off,
         }
     }
 
@@ -148,7 +148,7 @@ impl Possibilities {
         if !self.remounts(wanted) {
             return Ok(());
         }
-        let other = if self.discard.is_on() { Discard::Off } else { Discard::online(&self.mount.fs_type) };
+        let other = if self.discard.is_on() { DiscardOption::Off } else { DiscardOption::online(&self.mount.fs_type) };
         let question = format!(
             "For some runs, {} will be remounted with {other}, and afterwards with {} again. This affects all its users. Continue?",
             self.mount.mount_point.display(),
@@ -302,7 +302,7 @@ impl<'a> RealRig<'a> {
     }
 
     /// Sets the discard option for a policy; dropping the result restores it.
-    fn change_option(&self, discard: &Discard) -> anyhow::Result<Option<DiscardChange>> {
+    fn change_option(&self, discard: &DiscardOption) -> anyhow::Result<Option<DiscardChange>> {
         let possibilities = &self.possibilities;
         if *discard == possibilities.discard {
             return Ok(None);
@@ -311,13 +311,13 @@ impl<'a> RealRig<'a> {
     }
 
     /// Measures foreground I/O while a tree is deleted under `policy`.
-    fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<End> {
+    fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<RunEnd> {
         let name = format!("beside-{}", self.runs);
         let places = Places::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
-        let mut watch = Watch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
+        let mut watch = ProgressWatch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
         let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;
-        run.complete &= end == End::Complete;
+        run.complete &= end == RunEnd::Complete;
         for what in ["tree", "others"] {
             self.remove_run(&format!("{name}-{what}"));
         }
@@ -335,7 +335,7 @@ impl Rig for RealRig<'_> {
         self.possibilities.offers()
     }
 
-    fn identity(&self, job: &Job, policy: &str) -> (Header, String) {
+    fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
         let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
@@ -365,7 +365,7 @@ impl Rig for RealRig<'_> {
         }
     }
 
-    fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)> {
+    fn run(&mut self, job: &Job, policy: &str, part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
@@ -376,14 +376,14 @@ impl Rig for RealRig<'_> {
         let mut target = MountedDir::new(DirTarget::new(dir, &path, dir_options(job)));
         let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
-        let mut watch = Watch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
+        let mut watch = ProgressWatch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked drives mean that trims will follow.
         let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
         let mut events = PolicyEvents { inner: &mut watch, policy, trim_before, online: discard.is_on() };
         let outcome = job.run(&mut target, &mut events);
         drop(watch);
         let mut assembled = assemble(header, Some(observer), outcome, job::metrics);
-        if assembled.1 == End::Complete
+        if assembled.1 == RunEnd::Complete
             && let Some(list) = job.beside()?
         {
             assembled.1 = self.probe_foreground(&mut assembled.0, &list, policy, discard.is_on())?;

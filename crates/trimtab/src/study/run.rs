@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Part, Tally};
+use trimtab_linux::output::progress::{ProgressPart, Tally};
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::cells::{Cell, Extent, Question};
 use trimtab_study::study::job::Job;
@@ -212,7 +212,7 @@ impl<'a> UnderWay<'a> {
         let _underway = context.doing.begin(&cell.title());
         let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
         let reason = match cell.run_from(&mut beginning, &mut Unwatched) {
-            Ok((mut run, End::Complete)) => {
+            Ok((mut run, RunEnd::Complete)) => {
                 stamp(&mut run, cell.setup());
                 for at in all() {
                     let run = self.cells[at].adapt(&run, cell);
@@ -221,8 +221,8 @@ impl<'a> UnderWay<'a> {
                 }
                 return Ok(());
             }
-            Ok((_, End::Interrupted)) => return Ok(()),
-            Ok((_, End::Failed(error))) => error.to_string(),
+            Ok((_, RunEnd::Interrupted)) => return Ok(()),
+            Ok((_, RunEnd::Failed(error))) => error.to_string(),
             Err(error) => error.to_string(),
         };
         // The baseline policy uses only basic operations, so its failure ends the study.
@@ -292,7 +292,7 @@ fn small_study(cells: &[Cell], snapshots: &SnapshotCache) -> anyhow::Result<Opti
     let mut run = |cell: &Cell| match interrupt::requested() {
         true => Ok(None),
         false => match cell.run_from(&mut beginning, &mut Unwatched)? {
-            (run, End::Complete) => Ok(Some(run)),
+            (run, RunEnd::Complete) => Ok(Some(run)),
             _ => Ok(None),
         },
     };
@@ -314,7 +314,7 @@ pub trait Rig {
     fn offers(&self) -> Vec<Offer>;
 
     /// The header of a run of `job` under `policy`, and other details that determine its result.
-    fn identity(&self, job: &Job, policy: &str) -> (Header, String);
+    fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String);
 
     /// True if an earlier run of the same cell is still valid for the present filesystem.
     fn accepts(&self, _earlier: &Run) -> bool {
@@ -326,7 +326,7 @@ pub trait Rig {
 
     /// Runs `job` once under `policy`, from a starting state that is the same for all policies if
     /// possible. `part` is for progress. An error means that nothing was measured.
-    fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)>;
+    fn run(&mut self, job: &Job, policy: &str, part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)>;
 }
 
 /// Request for a study on a real filesystem.
@@ -385,16 +385,16 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkp
             continue;
         }
         let done = done as u64;
-        let part = Part { title: format!("{} of {total}: {} {policy}", done + 1, job.name()), done, total, began };
+        let part = ProgressPart { title: format!("{} of {total}: {} {policy}", done + 1, job.name()), done, total, began };
         let error = match rig.run(job, policy, &part) {
-            Ok((run, End::Complete)) => {
+            Ok((run, RunEnd::Complete)) => {
                 if let Some(run) = matrix.finished(at, run) {
                     checkpoints.put(&run)?;
                 }
                 continue;
             }
-            Ok((_, End::Interrupted)) => continue,
-            Ok((_, End::Failed(error))) => error.into(),
+            Ok((_, RunEnd::Interrupted)) => continue,
+            Ok((_, RunEnd::Failed(error))) => error.into(),
             Err(error) => error,
         };
         // A policy that fails is not tried again. The baseline uses only basic operations and must
@@ -447,10 +447,10 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
     if policies.len() < 2 {
         return Ok(());
     }
-    let part = Part { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
+    let part = ProgressPart { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
     match rig.run(job, policy, &part)? {
-        (_, End::Failed(error)) => Err(error.into()),
-        (_, End::Complete | End::Interrupted) => Ok(()),
+        (_, RunEnd::Failed(error)) => Err(error.into()),
+        (_, RunEnd::Complete | RunEnd::Interrupted) => Ok(()),
     }
 }
 
@@ -459,7 +459,7 @@ mod tests {
     use super::*;
     use crate::study::checkpoint::NoCheckpoints;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
-    use trimtab_sim::runner::recorder::Recorded;
+    use trimtab_sim::runner::recorder::RunRecording;
     use trimtab_sim::workload::postmark::Settings;
 
     /// Logs the runs; `online` fails after its first run.
@@ -477,19 +477,19 @@ mod tests {
             vec![offer(policy::AS_MOUNTED, None), offer(policy::BATCHED, Some("needs root")), offer(policy::ONLINE, None)]
         }
 
-        fn identity(&self, job: &Job, policy: &str) -> (Header, String) {
-            (Header::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1), String::new())
+        fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
+            (RunHeader::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1), String::new())
         }
 
-        fn run(&mut self, job: &Job, policy: &str, _part: &Part) -> anyhow::Result<(Run, End)> {
+        fn run(&mut self, job: &Job, policy: &str, _part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)> {
             self.log.push(policy.to_owned());
             if policy == policy::ONLINE && self.log.iter().filter(|p| *p == policy).count() > 1 {
                 anyhow::bail!("the device is gone");
             }
-            let mut run = self.identity(job, policy).0.into_run(Recorded::default(), true);
+            let mut run = self.identity(job, policy).0.into_run(RunRecording::default(), true);
             let samples = vec![self.log.len() as f64];
             run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples });
-            Ok((run, End::Complete))
+            Ok((run, RunEnd::Complete))
         }
     }
 

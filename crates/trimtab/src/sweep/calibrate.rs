@@ -5,7 +5,7 @@ use crate::drives::simulate::traced::Traced;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::sweep::{Cell, Work};
 
@@ -65,8 +65,8 @@ fn time(cell: &Cell<Traced>) -> Option<f64> {
     let patience = if matches!(cell.work, Work::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
     let mut watch = Stopwatch { began: Instant::now(), patience, half: None, now: None };
     match (cell.run(&mut watch), cell.writes()) {
-        (Ok((_, End::Complete)), _) => Some(watch.began.elapsed().as_secs_f64()),
-        (Ok((_, End::Interrupted)), (_, Some(bytes))) => watch.until(bytes.0),
+        (Ok((_, RunEnd::Complete)), _) => Some(watch.began.elapsed().as_secs_f64()),
+        (Ok((_, RunEnd::Interrupted)), (_, Some(bytes))) => watch.until(bytes.0),
         _ => None,
     }
 }

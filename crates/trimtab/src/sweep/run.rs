@@ -18,7 +18,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Tally;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::table::{Outcome, Row, outcome};
 use trimtab_study::sweep::{Cell, id_of_impossible};
 
@@ -128,9 +128,9 @@ impl<'a> Crew<'a> {
         };
         let _underway = self.context.doing.begin(&format!("cell {number}"));
         match catch_unwind(AssertUnwindSafe(|| cell.run(&mut Unwatched))) {
-            Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
-            Ok(Ok((_, End::Failed(error)))) => Some(Outcome::Failed(error.to_string())),
-            Ok(Ok((_, End::Interrupted))) => None,
+            Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
+            Ok(Ok((_, RunEnd::Failed(error)))) => Some(Outcome::Failed(error.to_string())),
+            Ok(Ok((_, RunEnd::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,
             Ok(Err(reason)) => Some(Outcome::Failed(reason)),
             Err(panic) => Some(Outcome::Failed(format!("the model panicked: {}", words(panic.as_ref())))),

@@ -18,7 +18,7 @@ use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::directories::run_directory;
-use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::beneath::ResolvedObject;
 use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::{interrupt, mount_check};
 use trimtab_linux::trim::delivery::{self, Delivery};
@@ -65,7 +65,7 @@ pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, Strin
 /// Refuses a path that is a file, as fstrim does.
 fn refuse_files(path: &Path) -> anyhow::Result<()> {
     // Opening reports a path that does not exist.
-    if Named::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
+    if ResolvedObject::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
         let what = format!("cannot trim '{}': it is not a directory; a trim covers a whole filesystem", path.display());
         return Err(UsageError::missing(what).hint("name the mount point").into());
     }
@@ -74,7 +74,7 @@ fn refuse_files(path: &Path) -> anyhow::Result<()> {
 
 /// The named path, if it is not the mount point.
 fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
-    let named = Named::look_up(path).ok()?.real_path().ok()?;
+    let named = ResolvedObject::look_up(path).ok()?.real_path().ok()?;
     (named != fs.mount().mount_point).then(|| path.display().to_string())
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use trimtab_drive::units::{Nanos, grouped};
 use trimtab_linux::host::discards::Meter;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::trim::surface::Account;
 use trimtab_sim::target::TrimWindow;
 
@@ -12,7 +12,7 @@ use trimtab_sim::target::TrimWindow;
 /// and the drives' counts.
 pub fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
     let addresses = windows.map(|window| window.len).sum();
-    Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
+    Progress::new(context, "trimming", ProgressUnit::Bytes, addresses).with_discards(|| Meter::start(path).ok())
 }
 
 /// Shows the windows covered, without earlier attempts at them, so that the bar does not pass

@@ -11,14 +11,14 @@ use trimtab_linux::output::progress::Progress;
 use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::filesystem::Filesystem;
-use trimtab_linux::trim::free_space::Sendable;
-use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
-use trimtab_linux::trim::surface::{Account, Mounted, World};
-use trimtab_sim::policy::{Driver, IdleSettings, Patience, Then, Turn};
+use trimtab_linux::trim::free_space::SendableSpace;
+use trimtab_linux::trim::resume::{InterruptedPass, ResumeFile, state_directory};
+use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface};
+use trimtab_sim::policy::{Driver, IdleSettings, RefusalAction, RefusalLimits, TurnResult};
 
 /// Refused windows are skipped. Several in a row mean that the drive fails, not a place on
 /// it: the pass stops.
-const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
+const PATIENCE: RefusalLimits = RefusalLimits { tries: 1, windows: 8 };
 
 /// Trims all windows under the policy, starting where an interrupted pass stopped.
 pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
@@ -42,7 +42,7 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
         started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
         sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
         driver: Driver::new(
-            request.how.build(request.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()),
+            request.how.build(request.min_extent, &earlier.as_ref().map(InterruptedPass::policy_state).unwrap_or_default()),
             PATIENCE,
         ),
         account: Account::default(),
@@ -76,7 +76,7 @@ fn other_settings(began: &str, now: &str) -> Option<String> {
 
 /// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing to
 /// send.
-fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
+fn duration(settings: &IdleSettings, sendable: &SendableSpace) -> Option<String> {
     if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
         return None;
     }
@@ -115,20 +115,20 @@ impl WholePass<'_> {
     /// Returns true at the end, false if interrupted or refused for good.
     fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
         loop {
-            let world = World::default();
-            match self.driver.turn(&mut Mounted { fs, world, account: &mut self.account, only: None }) {
-                Turn::Trimmed(_) => {
+            let world = CallerState::default();
+            match self.driver.turn(&mut FilesystemSurface { fs, world, account: &mut self.account, only: None }) {
+                TurnResult::Trimmed(_) => {
                     self.save(Duration::from_secs(1));
                     show(&mut progress, &self.account, false);
                 }
-                Turn::Refused { then: Then::GiveUp | Then::Never, .. } => return false,
-                Turn::Nothing => return self.done(),
-                Turn::Wait(_) if !self.driver.running() => return self.done(),
-                Turn::Wait(until) => {
+                TurnResult::Refused { then: RefusalAction::GiveUp | RefusalAction::Never, .. } => return false,
+                TurnResult::Nothing => return self.done(),
+                TurnResult::Wait(_) if !self.driver.running() => return self.done(),
+                TurnResult::Wait(until) => {
                     show(&mut progress, &self.account, until.saturating_sub(unix_now()) >= LONG_WAIT);
                     wait(until);
                 }
-                Turn::Refused { .. } | Turn::Begun(_) | Turn::PutOff => {}
+                TurnResult::Refused { .. } | TurnResult::Begun(_) | TurnResult::PutOff => {}
             }
             if interrupt::requested() {
                 self.save(Duration::ZERO);
@@ -147,7 +147,7 @@ impl WholePass<'_> {
             return;
         }
         self.saved = Instant::now();
-        let interrupted = Interrupted {
+        let interrupted = InterruptedPass {
             version: 1,
             policy: self.spec.to_string(),
             min_extent: self.min_extent.0,
@@ -182,10 +182,10 @@ mod tests {
 
     #[test]
     fn duration_of_unbounded_idle_pass_is_reported() {
-        let sendable = Sendable { bytes: 3_000_000_000, extents: 24 };
+        let sendable = SendableSpace { bytes: 3_000_000_000, extents: 24 };
         let said = duration(&IdleSettings::default(), &sendable).unwrap();
         assert!(said.contains("3.00 GB in 24 free extents") && said.contains("up to 24 min") && said.contains("--finish-within"), "{said}");
         assert_eq!(duration(&IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() }, &sendable), None);
-        assert_eq!(duration(&IdleSettings::default(), &Sendable { bytes: 0, extents: 0 }), None);
+        assert_eq!(duration(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }), None);
     }
 }

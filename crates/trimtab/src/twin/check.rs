@@ -18,8 +18,8 @@ use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::sys::interrupt::{self, Interrupted};
-use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::sys::interrupt::{self, InterruptError};
+use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::document::{Narrow, Table};
 use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
 use trimtab_study::sweep::hex;
@@ -44,7 +44,7 @@ pub struct Request {
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
     /// The device whose content may be destroyed.
-    pub destroy: Destroy,
+    pub destroy: DestroyConsent,
 }
 
 /// Default number of drives of the ensemble to use.
@@ -85,7 +85,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let size = on.size();
     let (measured, mut notes) = on.measured(request, context)?;
     if interrupt::requested() {
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
     notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(&twin.origin)).chain(few(twin, request)));
@@ -132,7 +132,7 @@ fn predicted(
     let shown = crew::map(&members, |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) });
     let shown: Vec<Vec<Figure>> = shown.into_iter().flatten().collect();
     if interrupt::requested() {
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let predicted = predictions(&shown);
     if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be used").into()) } else { Ok(predicted) }

@@ -25,10 +25,10 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::sys::interrupt::{self, Interrupted};
-use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::sys::interrupt::{self, InterruptError};
+use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{Fitted, Show, Tries};
 use trimtab_study::learn::learned::{Cannot, Measured};
@@ -58,7 +58,7 @@ pub struct Request {
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
     /// The device whose content may be destroyed.
-    pub destroy: Destroy,
+    pub destroy: DestroyConsent,
 }
 
 const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
@@ -93,7 +93,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         None => twins::file(context, &name)?,
     };
     file::check(&output, request.replace)?;
-    let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
+    let mut watching = Watching(Progress::new(context, "learn", ProgressUnit::Items, 0));
     let (measured, kept) = match of {
         Subject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
@@ -110,7 +110,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         if kept.is_some() {
             context.remark("All measurements are kept; run the same command with --resume to search for drives that explain them.");
         }
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains the measurements on {}", request.target)))?;
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();

@@ -16,7 +16,7 @@ use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{self, Workspace, consent};
 use trimtab_linux::sys::{fiemap, interrupt};
-use trimtab_linux::target::block::device::{self, Destroy};
+use trimtab_linux::target::block::device::{self, DestroyConsent};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::workload;
@@ -46,7 +46,7 @@ pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
 }
 
 /// Refuses options about safety or destruction for a modelled drive.
-pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &Destroy) -> anyhow::Result<()> {
+pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &DestroyConsent) -> anyhow::Result<()> {
     if destroy.is_given() || reserve.is_some() {
         return Err(UsageError::new(format!("{target} is a modelled drive, which has nothing to keep or destroy"))
             .hint("leave out --destroy, --overwrite and --reserve")
@@ -56,7 +56,7 @@ pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &D
 }
 
 /// Refuses --destroy and --overwrite for a target that is not a device.
-pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &Destroy) -> anyhow::Result<()> {
+pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &DestroyConsent) -> anyhow::Result<()> {
     if destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
         let what = format!("{target} is not a device, so nothing can be destroyed on it");
         return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
@@ -101,7 +101,7 @@ pub struct AreaRequest<'a> {
     /// Free space to leave alone, if not the default.
     pub reserve: Option<Bytes>,
     /// Content that may be destroyed.
-    pub destroy: Destroy,
+    pub destroy: DestroyConsent,
     /// Bytes of the area.
     pub area: u64,
     /// Largest number of bytes to write in total; `None` to write nothing.
@@ -189,7 +189,7 @@ impl AreaRequest<'_> {
 
     /// The pieces of the whole area, or of half, a quarter, … if the file has too few whole
     /// pieces.
-    fn largest(&self, extents: &[fiemap::Extent], size: u64) -> Option<Vec<u64>> {
+    fn largest(&self, extents: &[fiemap::FileExtent], size: u64) -> Option<Vec<u64>> {
         let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
         areas.find_map(|area| ProbedDrive::pieces(extents, self.below.start, size, area))
     }
@@ -216,7 +216,7 @@ impl AreaRequest<'_> {
         }
         let file = BlockFile::open_claim(claim, &self.options())?;
         let size = file.info().size.0;
-        let whole = fiemap::Extent { logical: 0, physical: 0, len: size, flags: 0 };
+        let whole = fiemap::FileExtent { logical: 0, physical: 0, len: size, flags: 0 };
         let pieces = ProbedDrive::pieces(&[whole], self.below.start, size, self.area).ok_or_else(|| {
             UsageError::missing(format!("{} is too small: it has less than {} in whole pieces of 1 MiB", path.display(), Bytes(self.area)))
         })?;

@@ -11,7 +11,7 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::{Doctor, Tables, VerdictKind};
 use trimtab_linux::host::Place;
-use trimtab_linux::host::block::{Kind, Layer, Stack};
+use trimtab_linux::host::block::{Layer, LayerKind, Stack};
 use trimtab_linux::host::discards::{LayerDiscards, fates};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::trim::delivery::judge_on;
@@ -19,8 +19,8 @@ use trimtab_linux::trim::filesystem::sends_later;
 use trimtab_linux::trim::fitrim::devices_take_none;
 use trimtab_linux::trim::verify::agree;
 use trimtab_linux::trim::verify::arrival::arrival;
-use trimtab_linux::trim::verify::readback::Content;
-use trimtab_linux::trim::verify::verdict::{Later, Observed, Promise, judge};
+use trimtab_linux::trim::verify::readback::BlockContents;
+use trimtab_linux::trim::verify::verdict::{DiscardDelay, Promise, ProofObservations, judge};
 
 const FREED: u64 = 400 << 20;
 const BLOCKED: u8 = 3;
@@ -28,7 +28,7 @@ const BLOCKED: u8 = 3;
 /// True if the kernel sends discards to this layer.
 fn takes(root: &Root, layer: &Layer) -> bool {
     let read_only = root.read_u64(layer.sys.join("ro")) == Some(1);
-    matches!(layer.kind, Kind::File { .. })
+    matches!(layer.kind, LayerKind::File { .. })
         || !read_only && root.read_u64(layer.queue().join("discard_max_bytes")).is_some_and(|most| most > 0)
 }
 
@@ -43,7 +43,7 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
         return true;
     }
     let lines = table.lines().filter(|line| line.contains("thin-pool") && line.starts_with(&name));
-    matches!(layer.kind, Kind::ThinPool)
+    matches!(layer.kind, LayerKind::ThinPool)
         && lines.into_iter().any(|line| [" no_discard_passdown", " ignore_discard", " ro "].iter().any(|word| line.contains(word)))
 }
 
@@ -62,8 +62,8 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
         }
     }
     // A loop device on a block device writes zeroes to it, which do not count as discards.
-    let on_device = |layer: &Layer| layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, Kind::File { .. }));
-    let loops = stack.layers.iter().filter(|layer| matches!(layer.kind, Kind::Loop) && on_device(layer));
+    let on_device = |layer: &Layer| layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, LayerKind::File { .. }));
+    let loops = stack.layers.iter().filter(|layer| matches!(layer.kind, LayerKind::Loop) && on_device(layer));
     let mut zeroed: Vec<usize> = loops.flat_map(|layer| layer.below.iter().copied()).collect();
     let mut next = 0;
     while next < zeroed.len() {
@@ -71,10 +71,10 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
         next += 1;
     }
     let one = |(at, (layer, bytes)): (usize, (&Layer, u64))| match &layer.kind {
-        Kind::File { .. } => None,
+        LayerKind::File { .. } => None,
         _ if zeroed.contains(&at) => None,
         // These levels do not count discards, as observed on the recorded machines.
-        Kind::Md(level) if level == "raid0" || level == "raid5" => Some(Amount::default()),
+        LayerKind::Md(level) if level == "raid0" || level == "raid5" => Some(Amount::default()),
         _ => Some(Amount::new(bytes / (1 << 20), bytes)),
     };
     stack.layers.iter().zip(bytes).enumerate().map(one).collect()
@@ -100,15 +100,15 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     let (delivery, _) = judge_on(&root, &mount, &stack, &layers, Bytes(if later { 0 } else { FREED }), Some(&diagnosis));
     // The proof reads zeros wherever the topmost layer accepted the discard.
     let tables = Tables::read(&root);
-    let seen = Content { zero: if later { 0 } else { 1000 }, written: if later { 1000 } else { 0 }, ..Content::default() };
+    let seen = BlockContents { zero: if later { 0 } else { 1000 }, written: if later { 1000 } else { 0 }, ..BlockContents::default() };
     let freed: Vec<(usize, u64)> = stack.tops.iter().map(|top| (*top, FREED / stack.tops.len() as u64)).collect();
-    let observed = Observed {
+    let observed = ProofObservations {
         freed: seen,
         again: seen,
-        kept: Content { written: 1000, ..Content::default() },
+        kept: BlockContents { written: 1000, ..BlockContents::default() },
         arrival: arrival(&stack, &layers, &freed, &tables, &diagnosis.without_use(&stack)),
         promise: Promise::Unknown,
-        later: later.then(|| Later::new("when idle", 2, Duration::ZERO)),
+        later: later.then(|| DiscardDelay::new("when idle", 2, Duration::ZERO)),
         sends_nothing: None,
         cached_by: None,
     };

@@ -89,7 +89,7 @@ fn skipped_filesystem_has_a_remedy_with_the_file() {
         let tree = unpack(&tree);
         let root = Root::recorded(tree.path()).unwrap();
         let diagnosis = Doctor::new(&root).unwrap().examine_path(Path::new(mount_point)).unwrap();
-        let steps: Vec<&str> = diagnosis.to_do.iter().map(trimtab_linux::doctor::Step::text).collect();
+        let steps: Vec<&str> = diagnosis.to_do.iter().map(trimtab_linux::doctor::RemedyStep::text).collect();
         assert!(steps.iter().any(|step| step.contains(expected)), "{expected}: {steps:?}");
         // One remedy is enough.
         assert!(!steps.iter().any(|step| step.contains("trimtab apply")), "{steps:?}");

@@ -12,7 +12,7 @@ use trimtab_drive::rng::Stream;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{mountinfo, stat::DiskStat};
-use trimtab_linux::trim::ext4::Superblock;
+use trimtab_linux::trim::ext4::Ext4Superblock;
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
@@ -104,7 +104,7 @@ proptest! {
             bytes[0x38..0x3a].copy_from_slice(&[0x53, 0xef]);
             bytes[0x18..0x1c].copy_from_slice(&[small, 0, 0, 0]);
         }
-        if let Some(superblock) = Superblock::parse(&bytes) {
+        if let Some(superblock) = Ext4Superblock::parse(&bytes) {
             prop_assert!(superblock.size() > 0 && superblock.group_bytes() > 0);
         }
     }

@@ -10,11 +10,11 @@ use trimtab_drive::units::Bytes;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
-use trimtab_linux::trim::filesystem::{ByWhich, Filesystem};
-use trimtab_sim::policy::{Sizes, TrimRequest};
+use trimtab_linux::trim::filesystem::{Filesystem, SizeRequestResult};
+use trimtab_sim::policy::{ExtentSizeClasses, TrimRequest};
 use trimtab_sim::target::TrimWindow;
 
-const FIRST: Sizes = Sizes { below: Bytes::MAX, round: 0, rounds: 2 };
+const FIRST: ExtentSizeClasses = ExtentSizeClasses { below: Bytes::MAX, round: 0, rounds: 2 };
 
 /// The kernel's counters of the device below.
 fn kernel(mount: &LoopMount) -> DiskStat {
@@ -43,15 +43,15 @@ fn slow_free_space_lookup_is_sent_later_once() {
         let before = kernel(&mount);
         let discards = || kernel(&mount).since(&before).discards.unwrap().count;
         let long_ago = Instant::now().checked_sub(Duration::from_millis(20)).unwrap();
-        assert!(matches!(fs.trim_by_size(&request, FIRST, long_ago), Ok(ByWhich::PutOff)), "{fs_type}");
+        assert!(matches!(fs.trim_by_size(&request, FIRST, long_ago), Ok(SizeRequestResult::PutOff)), "{fs_type}");
         assert_eq!(discards(), 0, "{fs_type}: the moment is over");
         // The wait is limited: on a machine where each poll takes longer than the moment, the pass
         // would never send anything.
-        let Ok(ByWhich::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else { panic!("{fs_type}: put off again") };
+        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else { panic!("{fs_type}: put off again") };
         assert_eq!((discards(), sent.outcome.counted.unwrap().count), (1, 1), "{fs_type}");
         let rest = sent.range.unwrap();
         let next = TrimRequest { window: fs.layout().windows[1], ..request };
-        assert!(matches!(fs.trim_by_size(&next, FIRST, long_ago), Ok(ByWhich::PutOff)), "{fs_type}: another one after {rest:?}");
+        assert!(matches!(fs.trim_by_size(&next, FIRST, long_ago), Ok(SizeRequestResult::PutOff)), "{fs_type}: another one after {rest:?}");
     }
 }
 
@@ -64,13 +64,13 @@ fn xfs_long_extent_is_requested_in_parts() {
     let mut fs = Filesystem::open(&mount.path()).unwrap();
     let limit = fs::read(limit_of(&mount)).unwrap();
     let (window, all) = (fs.layout().windows[0], kernel(&mount));
-    let sizes = Sizes { rounds: 1, ..FIRST };
+    let sizes = ExtentSizeClasses { rounds: 1, ..FIRST };
     let (mut from, end) = (window.start, window.start + window.len);
     while from < end {
         let before = kernel(&mount);
         let rest = TrimWindow { start: from, len: end - from };
         let request = TrimRequest { commands_max: 1, command_max: Bytes(3 << 20), ..TrimRequest::whole(rest, Bytes::ZERO) };
-        let Ok(ByWhich::Size(sent)) = fs.trim_by_size(&request, sizes, Instant::now()) else { continue };
+        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, sizes, Instant::now()) else { continue };
         let discards = kernel(&mount).since(&before).discards.unwrap();
         assert!(discards.count <= 1 && discards.bytes.0 <= 3 << 20, "from {from}: {discards:?}");
         assert_eq!(fs::read(limit_of(&mount)).unwrap(), limit);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::target::block::device::{Destroy, claim};
+use trimtab_linux::target::block::device::{DestroyConsent, claim};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::runner::blocks;
 use trimtab_sim::target::drive::DriveTarget;
@@ -66,7 +66,7 @@ fn in_process(data: DataClass, times: u64, trim_percent: u8) -> BTreeMap<String,
 fn attached(data: DataClass, times: u64, trim_percent: u8, speed: &str) -> BTreeMap<String, u64> {
     let size = SIZE.to_string();
     let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
-    let destroy = Destroy { again: Some(drive.device.clone()), overwrite: Vec::new() };
+    let destroy = DestroyConsent { again: Some(drive.device.clone()), overwrite: Vec::new() };
     let claimed = claim(&drive.device, true, &destroy, None).unwrap();
     // Checking the contents also reads from the drive.
     let before = drive.status()["model"]["host_read_bytes"].as_u64().unwrap();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_linux::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 
 fn number(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
@@ -102,7 +102,7 @@ fn no_study_in_a_row_fails() {
 
 /// The phase that a study is in, as seen from outside: the mount option and the activity.
 fn at_work(path: &Path) -> (&'static str, &'static str) {
-    let online = if Discard::of(&mount_of(path).unwrap()).is_on() { "remounted" } else { "as mounted" };
+    let online = if DiscardOption::of(&mount_of(path).unwrap()).is_on() { "remounted" } else { "as mounted" };
     let then = files(path);
     std::thread::sleep(Duration::from_millis(2));
     let work = match (then, files(path)) {

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_linux::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 
 /// A study under the online policy, returned once the filesystem is remounted and contains
 /// files.
@@ -30,7 +30,7 @@ fn remounted_by(mut command: Command, path: &Path, runtime: &Path) -> Child {
         .spawn()
         .unwrap();
     let started = Instant::now();
-    while !Discard::of(&mount_of(path).unwrap()).is_on() || is_clean(path) {
+    while !DiscardOption::of(&mount_of(path).unwrap()).is_on() || is_clean(path) {
         assert!(started.elapsed() < Duration::from_secs(20), "nothing happens");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -305,11 +305,11 @@ fn killed_study_option_on_other_mount_is_restored() {
     run("umount", &[shown]).unwrap();
     // The kernel reuses the superblock of a mounted filesystem and ignores the new option.
     run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
-    assert!(Discard::of(&mount_of(&path).unwrap()).is_on());
+    assert!(DiscardOption::of(&mount_of(&path).unwrap()).is_on());
     let put_back = killed.trimtab(&["doctor"]).arg(second.path()).output().unwrap();
     run("umount", &[second.path().to_str().unwrap()]).unwrap();
     assert!(again().eval(&said(&put_back)), "{}", said(&put_back));
-    assert!(!Discard::of(&mount_of(&path).unwrap()).is_on());
+    assert!(!DiscardOption::of(&mount_of(&path).unwrap()).is_on());
     assert_eq!(killed.notes().len(), 0);
     // A different filesystem with the same mount point and device number is left unchanged.
     killed.again();

@@ -11,13 +11,13 @@ use std::process::{Command, Stdio};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::session::discard_change::DiscardChange;
-use trimtab_linux::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::trim::fitrim;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::FileTarget as _;
-use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::TrimTarget as _;
 
 #[test]
 fn what_was_freed_is_discarded_and_the_device_counts_it() {
@@ -70,12 +70,12 @@ fn discard_option_is_set_and_restored_alone() {
             (mount.options, mount.fs_options)
         };
         let before = options();
-        let wanted = Discard::online(fs_type);
+        let wanted = DiscardOption::online(fs_type);
         match DiscardChange::set(&mount_of(&mount.path()).unwrap(), &wanted) {
             Ok(changed) => {
                 assert!(changes, "{fs_type} is not known to change this while mounted");
                 let now = mount_of(&mount.path()).unwrap();
-                assert_eq!(Discard::of(&now), wanted);
+                assert_eq!(DiscardOption::of(&now), wanted);
                 assert!(now.has_option("noatime") && now.has_option("nodev"));
                 changed.restore().unwrap();
             }
@@ -90,8 +90,8 @@ fn the_option_is_put_back_after_a_panic() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = mount_of(&mount.path()).unwrap();
     let panicked = std::panic::catch_unwind(|| {
-        let _changed = DiscardChange::set(&before, &Discard::On).unwrap();
-        assert_eq!(Discard::of(&mount_of(&mount.path()).unwrap()), Discard::On);
+        let _changed = DiscardChange::set(&before, &DiscardOption::On).unwrap();
+        assert_eq!(DiscardOption::of(&mount_of(&mount.path()).unwrap()), DiscardOption::On);
         panic!("on purpose");
     });
     assert!(panicked.is_err());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab_linux::trim::verify::extents::{self, Extent};
+use trimtab_linux::trim::verify::extents::{self, MappedExtent};
 use trimtab_linux::trim::verify::in_use;
 
 fn verify(path: &Path, more: &[&str], code: i32) -> Value {
@@ -130,7 +130,7 @@ fn space_is_known_to_be_free_or_in_use() {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let table = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap();
         let root = std::fs::File::open(mount.path()).unwrap();
-        let free = |extents: &[Extent]| in_use::all_free(&table, root.as_fd(), extents);
+        let free = |extents: &[MappedExtent]| in_use::all_free(&table, root.as_fd(), extents);
         let path = mount.path().join("file");
         std::fs::write(&path, vec![7; 3 << 20]).unwrap();
         let file = std::fs::File::open(&path).unwrap();
@@ -141,12 +141,16 @@ fn space_is_known_to_be_free_or_in_use() {
         assert_eq!(free(&extents), Some(false), "{fs_type}");
         // One block in the middle, and the last block together with the block behind it.
         let last = extents.last().unwrap();
-        let block = |address| [Extent { in_file: 0, address, len: 4096 }];
+        let block = |address| [MappedExtent { in_file: 0, address, len: 4096 }];
         assert_eq!(
             (free(&block(last.address + last.len / 2 / 4096 * 4096)), free(&block(last.address + last.len - 4096))),
             (Some(false), Some(false))
         );
-        assert_eq!(free(&[Extent { len: 64 << 10, ..block(last.address + last.len - 4096)[0] }]), Some(false), "{fs_type}: only in part");
+        assert_eq!(
+            free(&[MappedExtent { len: 64 << 10, ..block(last.address + last.len - 4096)[0] }]),
+            Some(false),
+            "{fs_type}: only in part"
+        );
         drop(file);
         std::fs::remove_file(&path).unwrap();
         // XFS frees in the background.

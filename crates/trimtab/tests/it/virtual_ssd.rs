@@ -17,8 +17,8 @@ use trimtab_drive::spec::{Thermal, TrimmedReads};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_linux::host::loops::LoopDevice;
-use trimtab_linux::loop_device::Detached;
-use trimtab_linux::sys::beneath::Identity;
+use trimtab_linux::loop_device::DetachResult;
+use trimtab_linux::sys::beneath::ObjectIdentity;
 use trimtab_vssd::engine::{Drive, Engine, Settings, TrimShape};
 use trimtab_vssd::fuse::{self, MAX_REQUEST_BYTES};
 use trimtab_vssd::pace::{Pacer, Speed};
@@ -108,7 +108,7 @@ fn data_come_back_and_trims_are_accounted() {
     let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path()).unwrap();
     let path = directory.path().join("drive");
     let served = File::options().read(true).write(true).open(&path).unwrap();
-    let identity = Identity::of(&served).unwrap();
+    let identity = ObjectIdentity::of(&served).unwrap();
     let device = LoopDevice::attach(&served, &path, 4096).unwrap();
     drop(served);
     let missed = trimtab_vssd::block::tune(device, &geometry, MAX_REQUEST_BYTES);
@@ -127,8 +127,8 @@ fn data_come_back_and_trims_are_accounted() {
 
     let mut back = vec![1; SIZE as usize];
     File::open(device.path()).unwrap().read_exact_at(&mut back, 0).unwrap();
-    let another = Identity { inode: identity.inode + 1, ..identity };
-    assert_eq!(device.detach(another, true).unwrap(), Detached::Foreign, "not even by force");
+    let another = ObjectIdentity { inode: identity.inode + 1, ..identity };
+    assert_eq!(device.detach(another, true).unwrap(), DetachResult::Foreign, "not even by force");
     let detached = device.detach(identity, false).unwrap();
     let left = std::fs::read_to_string(device.sysfs().join("queue/rotational")).unwrap_or_default();
     rustix::mount::unmount(directory.path(), rustix::mount::UnmountFlags::empty()).unwrap();
@@ -141,7 +141,7 @@ fn data_come_back_and_trims_are_accounted() {
     assert_eq!(missed, Vec::<String>::new());
     assert_eq!(shown, ["4096", "1", "write back", "8192", "16777216"].map(str::to_owned));
     assert_eq!(users, Vec::<String>::new(), "this process does not count");
-    assert_eq!(detached, Detached::Free);
+    assert_eq!(detached, DetachResult::Free);
     assert_ne!(left, "1\n", "what the drive showed does not stay with the loop device");
     let trimmed = 1 << 20..21 << 20;
     assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");

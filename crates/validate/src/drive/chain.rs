@@ -15,7 +15,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_study::document::Table;
 
 /// Maximum deviation of model and theory in per cent.
@@ -82,7 +82,7 @@ const fn effort(case: &Case, thorough: bool) -> Effort {
 pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<Row>> {
     parallel::map(context, "trim policies against theory", &cases(), |case| {
         let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
-        Ok(row(case, &outcome.ok_or(Interrupted)?))
+        Ok(row(case, &outcome.ok_or(InterruptError)?))
     })
 }
 

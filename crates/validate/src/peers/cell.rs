@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
-use trimtab_sim::policy::{Policy, PolicySpec, State};
+use trimtab_sim::policy::{Policy, PolicySpec, PolicyState};
 use trimtab_sim::target::Clock as _;
 use trimtab_study::study::small::Small;
 
@@ -77,7 +77,7 @@ impl Counted {
 fn policy(name: &str, small: &Small) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match Peer::named(name, small) {
         Some(peer) => Box::new(peer),
-        None => small.faster(&name.parse::<PolicySpec>()?).build(&State::default()),
+        None => small.faster(&name.parse::<PolicySpec>()?).build(&PolicyState::default()),
     })
 }
 

@@ -30,7 +30,7 @@
 //! batteries and restarts.
 
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::policy::{Action, Observation, Pass, Policy, Sizes, State, Step, TrimRequest};
+use trimtab_sim::policy::{Action, ExtentSizeClasses, Observation, Pass, PassStep, Policy, PolicyState, TrimRequest};
 use trimtab_study::study::small::Small;
 
 /// Maximum time between the starts of two passes.
@@ -133,14 +133,14 @@ impl Peer {
     fn next_request(&mut self, observation: &Observation<'_>) -> Option<Action> {
         let running = self.pass.running();
         match (self.pass.step(observation, Bytes::MAX), &mut self.rules) {
-            (Step::Later(instant), _) => Some(Action::WaitUntil(instant)),
-            (Step::Done, Rules::ITrim { small_too }) if running && !*small_too => {
+            (PassStep::Later(instant), _) => Some(Action::WaitUntil(instant)),
+            (PassStep::Done, Rules::ITrim { small_too }) if running && !*small_too => {
                 *small_too = true;
                 self.pass.start();
                 self.next_request(observation)
             }
-            (Step::Done, _) => None,
-            (Step::Window(window), _) => {
+            (PassStep::Done, _) => None,
+            (PassStep::Window(window), _) => {
                 let waits = match self.rules {
                     Rules::ITrim { .. } => true,
                     Rules::DTrim { command } => command.is_some() && !self.early(),
@@ -159,7 +159,7 @@ impl Peer {
             Rules::ITrim { small_too } => {
                 let (min_extent, below, round) = if small_too { (Bytes::ZERO, LARGE, 1) } else { (LARGE, Bytes::MAX, 0) };
                 // If extents can be selected by size, no extent is sent twice.
-                let sizes = by_size.then_some(Sizes { below, round, rounds: 2 });
+                let sizes = by_size.then_some(ExtentSizeClasses { below, round, rounds: 2 });
                 TrimRequest { min_extent, command_max: COMMAND_MAX, commands_max: 8, sizes, ..whole }
             }
             Rules::DTrim { command: None } => TrimRequest { commands_max: 1, ..whole },
@@ -192,8 +192,8 @@ impl Policy for Peer {
         &self.pass
     }
 
-    fn state(&self) -> State {
-        State::default()
+    fn state(&self) -> PolicyState {
+        PolicyState::default()
     }
 }
 

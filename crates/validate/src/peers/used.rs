@@ -7,7 +7,7 @@ use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device as _, Extent};
 use trimtab_sim::op::Payload;
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::{Age, BLOCK, Discard, Steered, Volume, VolumeSpec, WRITTEN_STEP};
 use trimtab_study::study::small::Small;
@@ -122,7 +122,7 @@ impl Used {
         // Scale the dirty limit with the drive.
         spec.writeback.memory = Bytes(128 << 20);
         let volume = Volume::format(build(&small.spec, SEED)?, spec, Nanos::ZERO)?;
-        let none = PolicySpec::None.build(&State::default());
+        let none = PolicySpec::None.build(&PolicyState::default());
         let mut target = Steered::new(volume, none, WRITTEN_STEP);
         let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
         let mut work = Work { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };

@@ -5,11 +5,11 @@ use super::spec::{Configuration, Modelled, Plan};
 use trimtab::drives::Drive;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::session::runner::Quiet;
+use trimtab_linux::session::runner::SilentEvents;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::op::Payload;
-use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::workload::age::{Age, Settings as AgeSettings};
@@ -25,9 +25,9 @@ const AGEING_DEPTH: u32 = 32;
 
 fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
-    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;
+    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentEvents).complete()?;
     if interrupt::requested() {
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     Ok(recorded.phases)
 }
@@ -41,7 +41,7 @@ pub fn ageing(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     target.sync()?;
     let new = random_writes(&mut target, seed)?;
     let settings = AgeSettings { total: Bytes(total as u64), rounds: rounds as u32, seed };
-    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut Quiet).complete()?;
+    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut SilentEvents).complete()?;
     let used = random_writes(&mut target, seed)?;
     target.trim_all()?;
     let trimmed = random_writes(&mut target, seed)?;

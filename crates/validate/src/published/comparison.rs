@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trimtab::drives::crew;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 
 /// Published against modelled results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,7 +52,7 @@ pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync))
         Ok((*at, modelled?))
     });
     if interrupt::requested() {
-        return Err(Interrupted.into());
+        return Err(InterruptError.into());
     }
     let modelled: BTreeMap<usize, Modelled> = modelled.into_iter().collect::<anyhow::Result<_>>()?;
     let tried: Vec<(&Configuration, &toml::Table, Modelled)> = plan

@@ -7,12 +7,12 @@ use trimtab::drives::simulate::{self, Amount, Load};
 use trimtab::drives::{Drive, crew};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::sys::interrupt::Interrupted;
-use trimtab_sim::analysis::change_points::{ChangePoint, Options, change_points};
+use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_sim::analysis::change_points::{ChangePoint, ChangePointOptions, change_points};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::run::metrics;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 
 /// Write tests of the published profile.
 const WRITES: [&str; 4] = ["seq1m-q1.write", "rnd512k-q1.write", "rnd4k-q1.write", "rnd4k-q32.write"];
@@ -71,7 +71,7 @@ impl Rounds {
     /// Permanent level changes of a test.
     fn knees(&self, test: &str) -> Vec<Knee> {
         let (written, rates): (Vec<f64>, Vec<f64>) = self.points(&format!("{test}.rate")).into_iter().unzip();
-        let knees = change_points(&rates, &Options { step_min: STEP_MIN, ..Options::default() });
+        let knees = change_points(&rates, &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() });
         let knee = |point: ChangePoint| {
             Some(Knee { written: written.get(point.index.checked_sub(1)?..=point.index)?.iter().sum::<f64>() / 2.0, after: point.after })
         };
@@ -106,7 +106,7 @@ impl Variant {
             seed,
         };
         let (run, end) = simulate::run(&drive.spec, label, &plan, &mut simulate::Unwatched)?;
-        if end == End::Complete { Ok(Rounds(run)) } else { Err(Interrupted.into()) }
+        if end == RunEnd::Complete { Ok(Rounds(run)) } else { Err(InterruptError.into()) }
     }
 }
 

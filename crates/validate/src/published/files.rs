@@ -8,11 +8,11 @@ use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::session::runner::Quiet;
+use trimtab_linux::session::runner::SilentEvents;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::Phase;
-use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::{Age, Steered, Volume, WRITTEN_STEP};
 use trimtab_sim::workload::postmark::{Settings, phase as postmark};
@@ -43,7 +43,7 @@ pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online:
         volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
     }
     let rested = volume.now() + REST;
-    let mut target = Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP);
+    let mut target = Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP);
     target.idle_until(rested);
     Ok(target)
 }
@@ -54,9 +54,9 @@ pub fn online(published: &toml::Table) -> bool {
 }
 
 fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
-    let recorded = job.run(target, &mut Quiet).complete()?;
+    let recorded = job.run(target, &mut SilentEvents).complete()?;
     if interrupt::requested() {
-        return Err(trimtab_linux::sys::interrupt::Interrupted.into());
+        return Err(trimtab_linux::sys::interrupt::InterruptError.into());
     }
     Ok(recorded.phases)
 }

@@ -8,7 +8,7 @@ use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device, Extent};
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::analysis::change_points::{Options, change_points};
+use trimtab_sim::analysis::change_points::{ChangePointOptions, change_points};
 
 /// Reviews write 1 MB blocks in one stream; their queue depth is not published.
 const BLOCK: u64 = 1 << 20;
@@ -23,7 +23,7 @@ pub fn until_full(drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let capacity = drive.spec.capacity_bytes / BLOCK * BLOCK;
     let (rates, seconds) = stream(drive, capacity, seed)?;
     let part_gb = capacity as f64 / rates.len() as f64 / 1e9;
-    let knees = change_points(&rates, &Options { step_min: STEP_MIN, ..Options::default() });
+    let knees = change_points(&rates, &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() });
     let mut modelled = Modelled::from([("whole_drive_mean_MBps", capacity as f64 / 1e6 / seconds)]);
     modelled.insert("first_MBps", knees.first().map_or_else(|| mean(&rates), |knee| knee.before));
     if let Some(first) = knees.first() {
@@ -59,7 +59,7 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
         window.write(device.as_mut(), block * BLOCK, BLOCK);
         if (block + 1) % per_part == 0 || block + 1 == blocks {
             if interrupt::requested() {
-                return Err(trimtab_linux::sys::interrupt::Interrupted.into());
+                return Err(trimtab_linux::sys::interrupt::InterruptError.into());
             }
             let written = (block % per_part + 1) * BLOCK;
             rates.push(written as f64 / 1e6 / (window.last - part_began).as_secs_f64());
@@ -104,7 +104,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
     for offset in (0..len).step_by(BLOCK as usize) {
         window.write(device, offset, BLOCK);
     }
-    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
+    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::InterruptError.into()) } else { Ok(window.last) }
 }
 
 /// Writes at random within the first `len` bytes; returns the end of the last write.
@@ -114,7 +114,7 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
     while window.last < began + RANDOM_TIME {
         window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
     }
-    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
+    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::InterruptError.into()) } else { Ok(window.last) }
 }
 
 /// A window of writes in flight: when full, the next waits for the oldest.

@@ -6,9 +6,9 @@ fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn arguments_are_read_as_getopt_reads_them() {
-    let tables = |files: &[&str]| Subject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
+    let tables = |files: &[&str]| FstrimSubject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
     let call = |text: &str| match parse(&words(text), Release::V2_39) {
-        Parsed::Call(call) => call,
+        FstrimParseResult::Call(call) => call,
         other => panic!("{text}: {other:?}"),
     };
     for (text, subject) in [
@@ -18,8 +18,8 @@ fn arguments_are_read_as_getopt_reads_them() {
         ("--list /etc/x", tables(&["/etc/x"])),
         ("-av", tables(&["/proc/self/mountinfo"])),
         ("-Av --quiet", tables(&["/etc/fstab"])),
-        ("-v -m 1M /srv", Subject::Directory("/srv".into())),
-        ("-m1M -- /srv", Subject::Directory("/srv".into())),
+        ("-v -m 1M /srv", FstrimSubject::Directory("/srv".into())),
+        ("-m1M -- /srv", FstrimSubject::Directory("/srv".into())),
     ] {
         assert_eq!(call(text).subject, subject, "{text}");
     }
@@ -38,10 +38,10 @@ fn arguments_are_read_as_getopt_reads_them() {
         ("--listed-in /etc/fstab", Release::V2_34),
         ("--quiet -A", Release::V2_33),
     ] {
-        assert!(matches!(parse(&words(text), release), Parsed::Fails(_)), "{text}");
+        assert!(matches!(parse(&words(text), release), FstrimParseResult::Fails(_)), "{text}");
     }
     for text in ["-An", "--dry-run -a", "--help", "-V /"] {
-        assert!(matches!(parse(&words(text), Release::V2_39), Parsed::Idle(_) | Parsed::Fails(_)), "{text}");
+        assert!(matches!(parse(&words(text), Release::V2_39), FstrimParseResult::Idle(_) | FstrimParseResult::Fails(_)), "{text}");
     }
 }
 
@@ -94,14 +94,14 @@ fn trimmed(release: Release, fstab: &str, mounts: &str, arguments: &str) -> Vec<
     std::fs::write(tree.path().join("proc/cmdline"), "quiet root=/dev/sda2\n").unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(mounts.as_bytes());
-    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release };
-    let Parsed::Call(call) = parse(&words(arguments), release) else { panic!("{arguments}") };
+    let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts), release };
+    let FstrimParseResult::Call(call) = parse(&words(arguments), release) else { panic!("{arguments}") };
     visited(machine, &call)
 }
 
 /// The targets that a call trims.
 fn visited(machine: Machine<'_>, call: &Call) -> Vec<String> {
-    let Subject::Tables(files) = &call.subject else { panic!("{call:?}") };
+    let FstrimSubject::Tables(files) = &call.subject else { panic!("{call:?}") };
     let visits = machine.table(files).unwrap().map(|(file, entries)| machine.fates(file, entries, call.types.as_deref()));
     let trimmed = visits.into_iter().flatten().filter(|visit| visit.skipped.is_none());
     trimmed.map(|visit| visit.entry.target.display().to_string()).collect()
@@ -152,7 +152,7 @@ fn covered_mount_in_fstab_is_named_as_covered() {
         b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 2 8:3 / /a/b rw - ext4 /dev/sda3 rw\n\
           4 2 0:40 / /a rw - tmpfs tmpfs rw\n5 1 8:5 / /c rw - ext4 /dev/sda5 rw\n",
     );
-    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+    let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts), release: Release::V2_39 };
     for (id, reason) in [(2, "another mount covers /a"), (3, "another mount covers /a/b"), (5, "it is not in /etc/fstab")] {
         let answer = machine.trims(&Call::of_fstab(), &|mount| mount.id == id);
         assert!(matches!(&answer, Answer::No(said) if said.text == reason), "{answer:?}");
@@ -164,7 +164,7 @@ fn minimum_above_a_block_group_of_ext4_is_doubted() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - xfs /dev/sda2 rw\n");
-    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+    let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts), release: Release::V2_39 };
     for (arguments, is_certain) in [
         ("-m 128M /", true),
         ("-m 128MiB /", true),
@@ -173,12 +173,12 @@ fn minimum_above_a_block_group_of_ext4_is_doubted() {
         ("--minimum=135MB /", false),
         ("-m 1G /a", true),
     ] {
-        let Parsed::Call(call) = parse(&words(arguments), Release::V2_39) else { panic!("{arguments}") };
+        let FstrimParseResult::Call(call) = parse(&words(arguments), Release::V2_39) else { panic!("{arguments}") };
         let id = if arguments.ends_with("/a") { 2 } else { 1 };
         let answer = machine.trims(&call, &|mount| mount.id == id);
         assert!(if is_certain { answer == Answer::Yes } else { matches!(answer, Answer::Maybe(_)) }, "{arguments}: {answer:?}");
     }
-    assert!(matches!(parse(&words("-m 1X /"), Release::V2_39), Parsed::Fails(_)));
+    assert!(matches!(parse(&words("-m 1X /"), Release::V2_39), FstrimParseResult::Fails(_)));
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn call_is_worked_out_once_for_all_filesystems() {
     let root = Root::recorded(tree.path()).unwrap();
     let mounts =
         mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 1 8:2 / /b rw - ext4 /dev/sda2 rw\n");
-    let visited = Visited::new(&mounts);
+    let visited = VisitCache::new(&mounts);
     let machine = Machine { root: &root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
-    let Parsed::Call(all) = parse(&words("--all"), Release::V2_39) else { panic!() };
+    let FstrimParseResult::Call(all) = parse(&words("--all"), Release::V2_39) else { panic!() };
     let first = machine.visits(&all);
     assert_eq!(machine.trims(&all, &|mount| mount.id == 2), Answer::Yes);
     assert!(matches!(machine.trims(&all, &|mount| mount.id == 3), Answer::No(_)), "the first of its source counts");

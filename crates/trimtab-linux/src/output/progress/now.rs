@@ -17,35 +17,35 @@ const STALE_AFTER: Duration = Duration::from_secs(2);
 const NAMES_MAX: usize = 4;
 
 /// A source of counts of the discards that reach the drives.
-pub trait CountsDiscards: std::fmt::Debug + Send {
+pub trait DiscardCounter: std::fmt::Debug + Send {
     /// Commands and bytes so far; `None` if the drives do not count.
     fn discards(&self) -> Option<Amount>;
 }
 
 /// The state of the current activity.
 #[derive(Debug, Default)]
-pub struct Now {
-    doing: Doing,
+pub struct CurrentActivity {
+    doing: TaskList,
     phase: String,
     began: Option<Instant>,
-    samples: VecDeque<Sample>,
+    samples: VecDeque<ProgressSample>,
     /// Words from the working thread.
     pub words: Vec<String>,
     /// Source of the discard counts.
-    pub counter: Option<Box<dyn CountsDiscards>>,
+    pub counter: Option<Box<dyn DiscardCounter>>,
 }
 
 /// A sample of a run: time, operations, bytes, and all latencies of the phase so far.
 #[derive(Debug)]
-struct Sample {
+struct ProgressSample {
     at: Instant,
     ops: u64,
     moved: u64,
     latencies: Histogram,
 }
 
-impl Now {
-    pub fn new(doing: Doing) -> Self {
+impl CurrentActivity {
+    pub fn new(doing: TaskList) -> Self {
         Self { doing, ..Self::default() }
     }
 
@@ -57,7 +57,7 @@ impl Now {
     }
 
     /// Adds a sample of a run.
-    pub fn look(&mut self, at: Instant, run: &runner::Progress<'_>) {
+    pub fn look(&mut self, at: Instant, run: &runner::RunProgress<'_>) {
         if run.phase != self.phase {
             self.begin(run.phase);
         }
@@ -69,7 +69,7 @@ impl Now {
             self.samples.pop_front();
         }
         let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
-        self.samples.push_back(Sample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+        self.samples.push_back(ProgressSample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
     }
 
     /// The phase and its figures, the most important first. Reads the counters of the drives.
@@ -117,23 +117,23 @@ fn between(earlier: &Histogram, later: &Histogram) -> Option<(Nanos, Nanos)> {
 
 /// The tasks under way, shared between workers and the display. Clones share one list.
 #[derive(Debug, Clone, Default)]
-pub struct Doing(Arc<Mutex<Vec<(u64, String)>>>);
+pub struct TaskList(Arc<Mutex<Vec<(u64, String)>>>);
 
 /// A task that is under way until this value is dropped.
 #[derive(Debug)]
-pub struct Underway {
-    doing: Doing,
+pub struct TaskGuard {
+    doing: TaskList,
     number: u64,
 }
 
-impl Doing {
+impl TaskList {
     /// Starts the task `what`.
     #[must_use]
-    pub fn begin(&self, what: &str) -> Underway {
+    pub fn begin(&self, what: &str) -> TaskGuard {
         let mut all = lock(&self.0);
         let number = all.last().map_or(0, |(number, _)| number + 1);
         all.push((number, plain(what).into_owned()));
-        Underway { doing: self.clone(), number }
+        TaskGuard { doing: self.clone(), number }
     }
 
     /// The names of the tasks, or their number.
@@ -143,7 +143,7 @@ impl Doing {
     }
 }
 
-impl Drop for Underway {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         lock(&self.doing.0).retain(|(number, _)| *number != self.number);
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn now_shows_last_seconds_not_whole_phase() {
-        let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), Now::default(), Instant::now());
+        let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), CurrentActivity::default(), Instant::now());
         recorder.begin_phase("delete", Nanos::ZERO);
         // Ten seconds of 100 operations of 1 ms, then five of 10 of 50 ms, one in ten 200 ms.
         for tenth in 0_u64..150 {
@@ -173,7 +173,7 @@ mod tests {
                 recorder.op(OpKind::Delete, Nanos::ZERO, Nanos::from_millis(took), 0);
             }
             let run =
-                runner::Progress { phase: "delete", ops: recorder.ops(), read: Bytes(0), written: Bytes(0), recorder: Some(&recorder) };
+                runner::RunProgress { phase: "delete", ops: recorder.ops(), read: Bytes(0), written: Bytes(0), recorder: Some(&recorder) };
             now.look(began + Duration::from_millis(tenth * 100), &run);
         }
         let at = began + Duration::from_millis(14_900);
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn doing_lists_tasks_until_dropped() {
-        let doing = Doing::default();
+        let doing = TaskList::default();
         let first = doing.clone().begin("OCZ none, 60 % full");
         let second = doing.begin("SATA idle, 90 % full");
         assert_eq!(doing.in_words(), ["OCZ none, 60 % full", "SATA idle, 90 % full"]);
         drop(first);
-        let more: Vec<Underway> = (0..NAMES_MAX).map(|n| doing.begin(&n.to_string())).collect();
+        let more: Vec<TaskGuard> = (0..NAMES_MAX).map(|n| doing.begin(&n.to_string())).collect();
         assert_eq!(doing.in_words(), ["5 at once"]);
         drop((second, more));
         assert!(doing.in_words().is_empty());

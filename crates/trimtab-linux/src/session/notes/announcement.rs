@@ -8,12 +8,12 @@
 //! The announcement contains no path: each reader's own mount table shows where the
 //! filesystem is mounted.
 
-use super::mounted::Reach;
+use super::mounted::MountScope;
 use super::{Change, SUFFIX};
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::processes::{exists, started};
 use crate::host::root::Root;
-use crate::session::discard_option::Discard;
+use crate::session::discard_option::DiscardOption;
 use crate::sys::beneath::Dir;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ pub(super) fn sweep(run_directory: &Path, notes: &[String]) {
 
 /// Returns the announcements of mounts within `reach`, except those of options that have
 /// changed since.
-pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
+pub(super) fn read(run_directory: &Path, reach: &MountScope) -> io::Result<Vec<AnnouncedChange>> {
     let dir = match Dir::guarded(&directory(run_directory), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         // A directory without read access counts as empty.
@@ -118,9 +118,9 @@ pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<Announ
 }
 
 impl Announcement {
-    fn in_words(&self, mounts: &[Mount], reach: &Reach) -> Option<AnnouncedChange> {
+    fn in_words(&self, mounts: &[Mount], reach: &MountScope) -> Option<AnnouncedChange> {
         let device = DevNumber { major: self.device.0, minor: self.device.1 };
-        let mount = mounts.iter().find(|mount| mount.dev == device && Discard::of(mount).to_string() == self.set)?;
+        let mount = mounts.iter().find(|mount| mount.dev == device && DiscardOption::of(mount).to_string() == self.set)?;
         if !reach.includes(device) {
             return None;
         }

@@ -1,11 +1,11 @@
 //! Temporary changes and their undo.
 
-use super::Left;
+use super::ChangeSettlement;
 use super::mount_option::MountOption;
-use super::mounted::Reach;
+use super::mounted::MountScope;
 use crate::host::block::{restoring_limit, writable_limit};
 use crate::host::mountinfo::Mount;
-use crate::session::discard_option::Discard;
+use crate::session::discard_option::DiscardOption;
 use crate::sys::beneath::set_attribute;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -31,7 +31,7 @@ pub enum Change {
 
 /// Result of undoing a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undone {
+pub enum UndoResult {
     /// The old value was restored.
     PutBack,
     /// Nothing to undo: it already had the old value, or no longer exists.
@@ -44,7 +44,7 @@ pub enum Undone {
     Failed,
 }
 
-impl Undone {
+impl UndoResult {
     /// True if the undo is still to be done, so the note must stay.
     #[must_use]
     pub const fn is_open(self) -> bool {
@@ -61,13 +61,13 @@ impl Change {
     ///
     /// # Errors
     /// Another mount is now at the mount point.
-    pub fn of_mount(mount: &Mount, set: &Discard) -> io::Result<Self> {
+    pub fn of_mount(mount: &Mount, set: &DiscardOption) -> io::Result<Self> {
         MountOption::of(mount, set).map(Self::MountOption)
     }
 
     /// True if a command with this reach may undo the change. Any command may undo attributes of
     /// drives, which belong to no mount.
-    pub(super) fn is_within(&self, reach: &Reach) -> bool {
+    pub(super) fn is_within(&self, reach: &MountScope) -> bool {
         match self {
             Self::Attribute { .. } => true,
             Self::MountOption(option) => reach.includes(option.device()),
@@ -87,7 +87,7 @@ impl Change {
 
     /// Restores the old value, if the new one is still set and the command's reach includes it.
     #[must_use]
-    pub fn undo(&self, reach: &Reach) -> Left {
+    pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
         match self {
             Self::Attribute { file, before, set } => undo_attribute(file, before, set),
             Self::MountOption(option) => option.undo(reach),
@@ -95,35 +95,37 @@ impl Change {
     }
 }
 
-fn undo_attribute(file: &Path, before: &str, set: &[String]) -> Left {
+fn undo_attribute(file: &Path, before: &str, set: &[String]) -> ChangeSettlement {
     let shown = file.display();
     let (undone, text) = match attribute(file) {
-        Ok(None) => (Undone::Nothing, format!("{shown} is not there any more")),
-        Ok(Some(now)) if now == before || Some(&now) == nearest(file, before).as_ref() => (Undone::Nothing, format!("{shown} is {now}")),
+        Ok(None) => (UndoResult::Nothing, format!("{shown} is not there any more")),
+        Ok(Some(now)) if now == before || Some(&now) == nearest(file, before).as_ref() => {
+            (UndoResult::Nothing, format!("{shown} is {now}"))
+        }
         Ok(Some(now)) if !set.contains(&now) => (
-            Undone::Changed,
+            UndoResult::Changed,
             format!(
                 "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
             ),
         ),
         Ok(Some(now)) => put_back_attribute(file, before, &now),
         Err(error) => {
-            (Undone::Failed, format!("{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"))
+            (UndoResult::Failed, format!("{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"))
         }
     };
-    Left { undone, text }
+    ChangeSettlement { undone, text }
 }
 
-fn put_back_attribute(file: &Path, before: &str, now: &str) -> (Undone, String) {
+fn put_back_attribute(file: &Path, before: &str, now: &str) -> (UndoResult, String) {
     let shown = file.display();
     match set_known_attribute(file, before) {
         Ok(()) => {
             let after = attribute(file).ok().flatten().unwrap_or_default();
             let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
-            (Undone::PutBack, format!("{shown} is {after} again{nearest}: a process that was killed had left it at {now}"))
+            (UndoResult::PutBack, format!("{shown} is {after} again{nearest}: a process that was killed had left it at {now}"))
         }
         Err(error) => (
-            Undone::Failed,
+            UndoResult::Failed,
             format!(
                 "{shown} is {now} and was {before} before a process changed it that was killed; any command of trimtab's puts it back as root ({error})"
             ),

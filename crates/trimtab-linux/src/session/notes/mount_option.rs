@@ -2,11 +2,11 @@
 //! every mount of it shows the option and can restore it. The change ends when the filesystem
 //! is no longer mounted anywhere.
 
-use super::mounted::{Identity, Reach};
-use super::{Left, Undone};
+use super::mounted::{MountIdentity, MountScope};
+use super::{ChangeSettlement, UndoResult};
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use crate::host::root::Root;
-use crate::session::discard_option::{self, Discard};
+use crate::session::discard_option::{self, DiscardOption};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -28,11 +28,11 @@ pub struct MountOption {
     set: String,
     /// Identity of the mount and superblock, beyond their numbers. Older notes lack it.
     #[serde(default)]
-    identity: Option<Box<Identity>>,
+    identity: Option<Box<MountIdentity>>,
 }
 
 /// Current location of the changed superblock.
-enum Whereabouts {
+enum SuperblockLocation {
     /// Mounted here.
     Here(Mount),
     /// Mounted here, but its other options have changed.
@@ -52,14 +52,14 @@ enum Whereabouts {
 impl MountOption {
     /// Describes the change of `mount` to `set`. Fails if another mount is now at its mount
     /// point.
-    pub fn of(mount: &Mount, set: &Discard) -> io::Result<Self> {
+    pub fn of(mount: &Mount, set: &DiscardOption) -> io::Result<Self> {
         Ok(Self {
             mount_point: mount.mount_point.clone(),
             mount: mount.id,
             device: (mount.dev.major, mount.dev.minor),
-            before: Discard::of(mount).to_string(),
+            before: DiscardOption::of(mount).to_string(),
             set: set.to_string(),
-            identity: Some(Box::new(Identity::of(mount)?)),
+            identity: Some(Box::new(MountIdentity::of(mount)?)),
         })
     }
 
@@ -76,107 +76,107 @@ impl MountOption {
 
     /// Restores the option through any visible mount of the superblock, if the option still has
     /// the set value and is within the command's reach.
-    pub fn undo(&self, reach: &Reach) -> Left {
+    pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
         let (before, set) = self.values();
         let killed = "a process changed it that was killed";
         let (undone, text) = match self.whereabouts() {
-            Err(error) => (Undone::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
-            Ok(Whereabouts::Gone) => (Undone::Nothing, format!("{self} is not there any more")),
-            Ok(Whereabouts::MountedAgain(mount)) => self.not_ours(&mount, "it has been mounted again since"),
-            Ok(Whereabouts::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
-            Ok(Whereabouts::Here(mount)) => return self.undo_at(&mount, reach),
-            Ok(Whereabouts::Namespace(pid, mount)) => {
+            Err(error) => (UndoResult::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
+            Ok(SuperblockLocation::Gone) => (UndoResult::Nothing, format!("{self} is not there any more")),
+            Ok(SuperblockLocation::MountedAgain(mount)) => self.not_ours(&mount, "it has been mounted again since"),
+            Ok(SuperblockLocation::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
+            Ok(SuperblockLocation::Here(mount)) => return self.undo_at(&mount, reach),
+            Ok(SuperblockLocation::Namespace(pid, mount)) => {
                 if let Some((undone, text)) = self.settled(&mount) {
-                    return Left { undone, text };
+                    return ChangeSettlement { undone, text };
                 }
                 let there = format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
                 let where_it_is = format!("mounted in the mount namespace of process {pid} only");
-                (Undone::Left, format!("{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"))
+                (UndoResult::Left, format!("{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"))
             }
-            Ok(Whereabouts::Hidden) => {
+            Ok(SuperblockLocation::Hidden) => {
                 let what = format!("what is mounted from {} is in use, but not mounted where it can be seen from here", self.device());
-                (Undone::Left, format!("{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"))
+                (UndoResult::Left, format!("{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"))
             }
-            Ok(Whereabouts::Unseen) => {
+            Ok(SuperblockLocation::Unseen) => {
                 let there = "in another mount namespace";
-                (Undone::Left, format!("{self} was {before} before {killed} {there}; {} there puts it back", remedy(&self.mount_point)))
+                (UndoResult::Left, format!("{self} was {before} before {killed} {there}; {} there puts it back", remedy(&self.mount_point)))
             }
         };
-        Left { undone, text }
+        ChangeSettlement { undone, text }
     }
 
-    fn undo_at(&self, mount: &Mount, reach: &Reach) -> Left {
-        let (shown, now, before) = (Shown(&mount.mount_point), Discard::of(mount), &self.before);
+    fn undo_at(&self, mount: &Mount, reach: &MountScope) -> ChangeSettlement {
+        let (shown, now, before) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount), &self.before);
         let remedy = remedy(&mount.mount_point);
         let was = format!("{shown} is {now} and was {before} before a process changed it that was killed");
         let (undone, text) = if let Some(settled) = self.settled(mount) {
             settled
         } else if !reach.includes(mount.dev) {
-            (Undone::Left, format!("{was}; {remedy} puts it back"))
+            (UndoResult::Left, format!("{was}; {remedy} puts it back"))
         } else {
             match self.put_back(mount) {
-                Ok(()) => (Undone::PutBack, format!("{shown} is {before} again: a process that was killed had left it at {now}")),
-                Err(error) => (Undone::Failed, format!("{was}; {remedy} puts it back as root ({error:#})")),
+                Ok(()) => (UndoResult::PutBack, format!("{shown} is {before} again: a process that was killed had left it at {now}")),
+                Err(error) => (UndoResult::Failed, format!("{was}; {remedy} puts it back as root ({error:#})")),
             }
         };
-        Left { undone, text }
+        ChangeSettlement { undone, text }
     }
 
     /// Returns the result if the option no longer has the set value; `None` otherwise.
-    fn settled(&self, mount: &Mount) -> Option<(Undone, String)> {
+    fn settled(&self, mount: &Mount) -> Option<(UndoResult, String)> {
         let (before, set) = self.values();
-        let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
+        let (shown, now) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now == before {
-            return Some((Undone::Nothing, format!("{shown} is {before}")));
+            return Some((UndoResult::Nothing, format!("{shown} is {before}")));
         }
         let by_others = format!(
             "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
         );
-        (now != set).then_some((Undone::Changed, by_others))
+        (now != set).then_some((UndoResult::Changed, by_others))
     }
 
     fn put_back(&self, mount: &Mount) -> anyhow::Result<()> {
-        let before: Discard = self.before.parse().map_err(anyhow::Error::msg)?;
+        let before: DiscardOption = self.before.parse().map_err(anyhow::Error::msg)?;
         discard_option::set(mount, &before)
     }
 
     /// Result for a filesystem that is not in the state the killed process left: the option stays
     /// as it is. The text contains the old option, because the note is removed. There is nothing
     /// to report if the option has a different value by now.
-    fn not_ours(&self, mount: &Mount, why: &str) -> (Undone, String) {
+    fn not_ours(&self, mount: &Mount, why: &str) -> (UndoResult, String) {
         let (before, set) = self.values();
-        let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
+        let (shown, now) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now != set {
-            return (Undone::Nothing, format!("{shown} is {now}"));
+            return (UndoResult::Nothing, format!("{shown} is {now}"));
         }
         let text = format!(
             "{shown} was changed from {before} to {set} by a process that was killed, but {why}: it stays as it is, {now}; it was {before} before"
         );
-        (Undone::Changed, text)
+        (UndoResult::Changed, text)
     }
 
-    fn whereabouts(&self) -> io::Result<Whereabouts> {
+    fn whereabouts(&self) -> io::Result<SuperblockLocation> {
         let mounts = mountinfo::read(&Root::live()?)?;
         let in_its_place = || mounts.iter().find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point).cloned();
         let Some(identity) = &self.identity else {
             let is_it = |found: &&Mount| found.id == self.mount && found.dev == self.device() && found.mount_point == self.mount_point;
-            let here = mounts.iter().find(is_it).cloned().map(Whereabouts::Here);
-            return Ok(here.or_else(|| in_its_place().map(Whereabouts::MountedAgain)).unwrap_or(Whereabouts::Gone));
+            let here = mounts.iter().find(is_it).cloned().map(SuperblockLocation::Here);
+            return Ok(here.or_else(|| in_its_place().map(SuperblockLocation::MountedAgain)).unwrap_or(SuperblockLocation::Gone));
         };
         match identity.superblock_lives() {
             Some(true) => self.of_superblock(&mounts, identity),
-            Some(false) => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::MountedAgain)),
-            None if !identity.is_of_this_namespace() => Ok(Whereabouts::Unseen),
+            Some(false) => Ok(in_its_place().map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
+            None if !identity.is_of_this_namespace() => Ok(SuperblockLocation::Unseen),
             None => match mounts.iter().find(|found| found.id == self.mount && found.dev == self.device()) {
-                Some(mount) if identity.is_same_mount(&Identity::of(mount)?) => Ok(here(mount, identity, true)),
-                _ => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::MountedAgain)),
+                Some(mount) if identity.is_same_mount(&MountIdentity::of(mount)?) => Ok(here(mount, identity, true)),
+                _ => Ok(in_its_place().map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
             },
         }
     }
 
     /// Locates a living superblock: first the same mount, then another visible mount, then other
     /// namespaces.
-    fn of_superblock(&self, mounts: &[Mount], identity: &Identity) -> io::Result<Whereabouts> {
+    fn of_superblock(&self, mounts: &[Mount], identity: &MountIdentity) -> io::Result<SuperblockLocation> {
         let is_of_it = |found: &&Mount| found.dev == self.device() && identity.is_of_type(found);
         let is_same = |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
         if let Some(same) = mounts.iter().filter(is_of_it).find(is_same) {
@@ -189,16 +189,20 @@ impl MountOption {
         }
         let elsewhere = mountinfo::other_namespaces().into_iter().find_map(|(pid, mounts)| {
             let found = mounts.iter().find(is_of_it)?.clone();
-            Some(Whereabouts::Namespace(pid, found))
+            Some(SuperblockLocation::Namespace(pid, found))
         });
-        Ok(elsewhere.unwrap_or(Whereabouts::Hidden))
+        Ok(elsewhere.unwrap_or(SuperblockLocation::Hidden))
     }
 }
 
 /// Classifies a mount of the superblock. With `same` it is the noted mount, so its own
 /// options count too.
-fn here(mount: &Mount, identity: &Identity, same: bool) -> Whereabouts {
-    if identity.has_other_options(mount, same) { Whereabouts::Changed(mount.clone()) } else { Whereabouts::Here(mount.clone()) }
+fn here(mount: &Mount, identity: &MountIdentity, same: bool) -> SuperblockLocation {
+    if identity.has_other_options(mount, same) {
+        SuperblockLocation::Changed(mount.clone())
+    } else {
+        SuperblockLocation::Here(mount.clone())
+    }
 }
 
 fn remedy(mount_point: &Path) -> String {
@@ -206,9 +210,9 @@ fn remedy(mount_point: &Path) -> String {
 }
 
 /// Displays the changed option.
-struct Shown<'a>(&'a Path);
+struct OptionDisplay<'a>(&'a Path);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for OptionDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the discard option of {}", self.0.display())
     }
@@ -216,6 +220,6 @@ impl fmt::Display for Shown<'_> {
 
 impl fmt::Display for MountOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Shown(&self.mount_point).fmt(f)
+        OptionDisplay(&self.mount_point).fmt(f)
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::host::mountinfo::{DevNumber, Mount, own_namespace};
 use crate::host::processes::boot_id;
-use crate::host::superblock::Superblock;
+use crate::host::superblock::MountedSuperblock;
 use crate::session::discard_option::{self, mount_of};
-use crate::sys::beneath::Named;
+use crate::sys::beneath::ResolvedObject;
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstatvfs, statx};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -18,7 +18,7 @@ const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 /// reuses them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Identity {
+pub struct MountIdentity {
     /// Boot id: mount ids are valid only within a boot.
     boot: String,
     /// Mount namespace: mounts of other namespaces may be invisible.
@@ -35,10 +35,10 @@ pub struct Identity {
     other_options: String,
     /// Identity of the superblock, if the kernel reports it. Older notes lack it.
     #[serde(default)]
-    superblock: Option<Superblock>,
+    superblock: Option<MountedSuperblock>,
 }
 
-impl Identity {
+impl MountIdentity {
     /// Returns the identity of a mount. Fails if another mount is now at its mount point.
     pub fn of(mount: &Mount) -> io::Result<Self> {
         let found = discard_option::open(mount)?;
@@ -53,7 +53,7 @@ impl Identity {
             fsid: fstatvfs(&found)?.f_fsid,
             uuid,
             other_options: format!("{} {}", other_options(&mount.options), other_options(&mount.fs_options)),
-            superblock: Superblock::of(mount, uuid),
+            superblock: MountedSuperblock::of(mount, uuid),
         })
     }
 
@@ -96,7 +96,7 @@ fn other_options(options: &str) -> String {
 
 /// The mounts that a command works on. It changes no other mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum MountScope {
     /// None: the command only reads stored data or simulates.
     Nothing,
     /// The mounts of these paths.
@@ -105,7 +105,7 @@ pub enum Reach {
     Everything,
 }
 
-impl Reach {
+impl MountScope {
     /// Reach of the targets of benchmarks and studies.
     pub fn of_targets<'a>(targets: impl IntoIterator<Item = &'a str>) -> Self {
         let is_real = |target: &&str| !target.starts_with("drive:") && !target.starts_with("null:");
@@ -121,7 +121,7 @@ impl Reach {
         }
     }
 
-    /// Returns the paths of [`Reach::Paths`]; empty for other variants.
+    /// Returns the paths of [`MountScope::Paths`]; empty for other variants.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         if let Self::Paths(paths) = self { paths } else { &[] }
@@ -139,6 +139,6 @@ impl Reach {
 
 /// True if the path is on a filesystem of the device, or is the device itself.
 fn is_on(path: &Path, device: DevNumber) -> bool {
-    let is_it = |named: Named| named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device;
-    Named::look_up(path).is_ok_and(is_it) || mount_of(path).is_ok_and(|mount| mount.dev == device)
+    let is_it = |named: ResolvedObject| named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device;
+    ResolvedObject::look_up(path).is_ok_and(is_it) || mount_of(path).is_ok_and(|mount| mount.dev == device)
 }

@@ -10,7 +10,7 @@ use trimtab_drive::OpKind;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::nfs::{self, NfsStream};
 
@@ -19,7 +19,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// A load level.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Load {
+pub struct LoadLevel {
     /// Name of its phase.
     pub name: String,
     /// Operations per second of all streams together; `None` for unlimited.
@@ -40,14 +40,14 @@ pub struct Lane<T> {
 
 /// All streams of a run.
 #[derive(Debug)]
-pub struct Lanes<T> {
+pub struct NfsStreams<T> {
     lanes: Vec<Lane<T>>,
     seed: u64,
     loads: u32,
 }
 
 /// State shared by the threads of a phase.
-struct Shared {
+struct NfsPhaseState {
     stop: AtomicBool,
     failure: Mutex<Option<TargetError>>,
     ops: AtomicU64,
@@ -55,7 +55,7 @@ struct Shared {
     written: AtomicU64,
 }
 
-impl<T: NfsTarget + Send> Lanes<T> {
+impl<T: NfsTarget + Send> NfsStreams<T> {
     /// Creates the streams on their targets. All targets' clocks must have the same start.
     pub fn new(streams: impl IntoIterator<Item = (NfsStream, T)>, seed: u64) -> Self {
         let lane = |(stream, mut target): (NfsStream, T)| {
@@ -66,7 +66,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
     }
 
     /// Creates the files of all streams and syncs them, in a phase named `prepare`.
-    pub fn prepare<E: Events<T>>(&mut self, events: &mut E) -> TargetResult<End> {
+    pub fn prepare<E: Events<T>>(&mut self, events: &mut E) -> TargetResult<RunEnd> {
         self.phase("prepare", events, |lane, shared, _| {
             let (target, recorder) = (&mut lane.target, &mut lane.recorder);
             let mut last = target.now();
@@ -84,7 +84,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
     }
 
     /// Runs one load. Returns how it ended, and the throughput in operations per second.
-    pub fn run<E: Events<T>>(&mut self, load: &Load, events: &mut E) -> TargetResult<(End, f64)> {
+    pub fn run<E: Events<T>>(&mut self, load: &LoadLevel, events: &mut E) -> TargetResult<(RunEnd, f64)> {
         self.loads += 1;
         let purpose = format!("nfs-arrivals-{}", self.loads);
         let (seed, streams) = (self.seed, self.lanes.len() as f64);
@@ -97,12 +97,12 @@ impl<T: NfsTarget + Send> Lanes<T> {
     }
 
     /// Runs `work` on all streams concurrently, while this thread reports progress.
-    fn phase<E, W>(&mut self, name: &str, events: &mut E, work: W) -> TargetResult<End>
+    fn phase<E, W>(&mut self, name: &str, events: &mut E, work: W) -> TargetResult<RunEnd>
     where
         E: Events<T>,
-        W: Fn(&mut Lane<T>, &Shared, usize) -> TargetResult + Sync,
+        W: Fn(&mut Lane<T>, &NfsPhaseState, usize) -> TargetResult + Sync,
     {
-        let shared = Shared {
+        let shared = NfsPhaseState {
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
             ops: self.total(Recorder::ops).into(),
@@ -114,7 +114,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
             for (index, lane) in self.lanes.iter_mut().enumerate() {
                 let (shared, running, work) = (&shared, &running, &work);
                 scope.spawn(move || {
-                    let _done = Done(running);
+                    let _done = ThreadExitGuard(running);
                     if let Err(error) = work(lane, shared, index) {
                         shared.fail(error);
                     }
@@ -124,9 +124,9 @@ impl<T: NfsTarget + Send> Lanes<T> {
         });
         watched?;
         match shared.failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            _ if interrupt::requested() => Ok(End::Interrupted),
+            _ if interrupt::requested() => Ok(RunEnd::Interrupted),
             Some(error) => Err(error),
-            None => Ok(End::Complete),
+            None => Ok(RunEnd::Complete),
         }
     }
 
@@ -135,27 +135,27 @@ impl<T: NfsTarget + Send> Lanes<T> {
     }
 
     /// Returns the combined records of all streams.
-    pub fn finish(self, end: End) -> Outcome {
+    pub fn finish(self, end: RunEnd) -> RunOutcome {
         let outcomes = self.lanes.into_iter().map(|mut lane| {
             let now = lane.target.now();
             lane.recorder.finish(now)
         });
-        let mut recorded = trimtab_sim::runner::recorder::Recorded::default();
+        let mut recorded = trimtab_sim::runner::recorder::RunRecording::default();
         outcomes.for_each(|one| together::add(&mut recorded, one));
-        Outcome { recorded, end }
+        RunOutcome { recorded, end }
     }
 }
 
 /// Counts a thread as finished, even if it panics.
-struct Done<'a>(&'a AtomicU64);
+struct ThreadExitGuard<'a>(&'a AtomicU64);
 
-impl Drop for Done<'_> {
+impl Drop for ThreadExitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
-impl Shared {
+impl NfsPhaseState {
     fn count(&self, kind: OpKind, bytes: u64) {
         self.ops.fetch_add(1, Ordering::Relaxed);
         match kind {
@@ -184,7 +184,7 @@ impl Shared {
     fn watch<T, E: Events<T>>(&self, phase: &str, running: &AtomicU64, events: &mut E) -> TargetResult {
         while running.load(Ordering::Acquire) > 0 {
             std::thread::sleep(PROGRESS_EVERY);
-            let progress = Progress {
+            let progress = RunProgress {
                 phase,
                 ops: self.ops.load(Ordering::Relaxed),
                 read: Bytes(self.read.load(Ordering::Relaxed)),
@@ -223,7 +223,7 @@ impl<T: NfsTarget> Lane<T> {
     /// Runs operations until the time is over. If an operation is due before the previous one
     /// ends, it follows immediately. The response time counts from the actual issue, as in SPEC's
     /// benchmark; a shortfall of the load shows in the throughput.
-    fn run(&mut self, load: &Load, mut arrivals: Option<Arrivals>, shared: &Shared) -> TargetResult {
+    fn run(&mut self, load: &LoadLevel, mut arrivals: Option<Arrivals>, shared: &NfsPhaseState) -> TargetResult {
         let data = self.stream.data();
         let start = self.target.now();
         let measured = start.saturating_add(load.warm_up);
@@ -261,26 +261,26 @@ mod tests {
     use std::time::Instant;
     use trimtab_drive::data::DataClass;
 
-    fn lanes(streams: u32) -> Lanes<NullFiles> {
+    fn lanes(streams: u32) -> NfsStreams<NullFiles> {
         let epoch = Instant::now();
         let settings = nfs::Settings { files: 200, data: DataClass::Zero, seed: 1 };
-        Lanes::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
+        NfsStreams::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
     }
 
-    fn load(name: &str, rate: Option<f64>) -> Load {
-        Load { name: name.to_owned(), rate, warm_up: Nanos::from_millis(50), measure: Nanos::from_millis(400) }
+    fn load(name: &str, rate: Option<f64>) -> LoadLevel {
+        LoadLevel { name: name.to_owned(), rate, warm_up: Nanos::from_millis(50), measure: Nanos::from_millis(400) }
     }
 
     #[test]
     fn load_is_shared_by_streams_and_measured_for_its_time() {
         let mut lanes = lanes(3);
-        assert_eq!(lanes.prepare(&mut ()), Ok(End::Complete));
+        assert_eq!(lanes.prepare(&mut ()), Ok(RunEnd::Complete));
         let (end, achieved) = lanes.run(&load("load-01", Some(2000.0)), &mut ()).unwrap();
         // Exponential arrivals: 800 operations, within five standard deviations.
-        assert!(end == End::Complete && (achieved / 2000.0 - 1.0).abs() < 0.18, "{achieved}");
+        assert!(end == RunEnd::Complete && (achieved / 2000.0 - 1.0).abs() < 0.18, "{achieved}");
         let (_, unlimited) = lanes.run(&load("load-02", None), &mut ()).unwrap();
         assert!(unlimited > 20_000.0, "{unlimited}");
-        let outcome = lanes.finish(End::Complete);
+        let outcome = lanes.finish(RunEnd::Complete);
         let names: Vec<&str> = outcome.recorded.phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["prepare", "load-01", "load-02"]);
         let measured = outcome.recorded.phases[1].took;
@@ -295,13 +295,13 @@ mod tests {
                 false
             }
 
-            fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+            fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
                 let reason = format!("{} operations", progress.ops.min(1));
                 Err(TargetError { action: "go on", object: "here".to_owned(), reason, errno: None })
             }
         }
         let began = Instant::now();
-        let long = Load { measure: Nanos::from_secs(600), ..load("load-01", None) };
+        let long = LoadLevel { measure: Nanos::from_secs(600), ..load("load-01", None) };
         let error = lanes(2).run(&long, &mut Enough).unwrap_err();
         assert_eq!(error.to_string(), "cannot go on here: 1 operations");
         assert!(began.elapsed() < Duration::from_secs(60));

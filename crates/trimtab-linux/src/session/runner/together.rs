@@ -1,13 +1,13 @@
 //! Runs independent streams concurrently, each in a thread. Phases start together, and the
 //! results are combined.
 
-use super::Quiet;
+use super::SilentEvents;
 use std::sync::{Condvar, Mutex, PoisonError};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Latency, Phase, Series};
 use trimtab_sim::runner::files;
-use trimtab_sim::runner::recorder::{Recorded, Recorder};
-use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::runner::recorder::{Recorder, RunRecording};
+use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{FileTarget, TargetError, TargetResult};
 use trimtab_sim::workload::FileWorkload;
 
@@ -17,7 +17,7 @@ use trimtab_sim::workload::FileWorkload;
 /// A phase starts after all streams have finished the previous one. Between phases, `events`
 /// runs while all streams wait. The targets' clocks must have the same start. If one stream
 /// fails, all streams stop.
-pub fn run<W, T, E>(streams: &mut [(W, T)], events: &mut E) -> Outcome
+pub fn run<W, T, E>(streams: &mut [(W, T)], events: &mut E) -> RunOutcome
 where
     W: FileWorkload + Send,
     T: FileTarget + Send,
@@ -25,13 +25,14 @@ where
 {
     let gate = Gate::new(streams.len());
     let Some(((workload, target), others)) = streams.split_first_mut() else {
-        return Outcome { recorded: Recorded::default(), end: End::Complete };
+        return RunOutcome { recorded: RunRecording::default(), end: RunEnd::Complete };
     };
     if others.is_empty() {
         return files::run(workload, target, events);
     }
     let outcomes = std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut Quiet))).collect();
+        let threads: Vec<_> =
+            others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut SilentEvents))).collect();
         let mut outcomes = vec![gate.run(workload, target, events)];
         // Propagate the panic of a stream, after the gate has let the other streams end.
         outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
@@ -90,7 +91,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(&self, workload: &mut W, target: &mut T, events: &mut E) -> Outcome {
+    fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(&self, workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome {
         /// Releases the waiting streams, even if this stream panics.
         struct Breach<'a>(&'a Gate, bool);
         impl Drop for Breach<'_> {
@@ -101,8 +102,8 @@ impl Gate {
             }
         }
         let mut breach = Breach(self, true);
-        let outcome = files::run(workload, target, &mut Gated { gate: self, events });
-        breach.1 = outcome.end != End::Complete;
+        let outcome = files::run(workload, target, &mut GatedEvents { gate: self, events });
+        breach.1 = outcome.end != RunEnd::Complete;
         outcome
     }
 }
@@ -111,17 +112,17 @@ fn stopped() -> TargetError {
     TargetError { action: "continue", object: String::new(), reason: ANOTHER_FAILED.to_owned(), errno: None }
 }
 
-struct Gated<'a, E: ?Sized> {
+struct GatedEvents<'a, E: ?Sized> {
     gate: &'a Gate,
     events: &'a mut E,
 }
 
-impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
+impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.events.stopped()
     }
 
-    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.gate.check()?;
         self.events.progress(progress)
     }
@@ -138,22 +139,22 @@ impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
 }
 
 /// Combines the outcomes. The result is the first genuine failure, an interrupt, or success.
-fn merge(outcomes: Vec<Outcome>) -> Outcome {
-    let mut recorded = Recorded::default();
-    let mut end = End::Complete;
+fn merge(outcomes: Vec<RunOutcome>) -> RunOutcome {
+    let mut recorded = RunRecording::default();
+    let mut end = RunEnd::Complete;
     for outcome in outcomes {
         end = match (end, outcome.end) {
-            (End::Complete, other) => other,
-            (End::Failed(first), second @ (End::Failed(_) | End::Interrupted)) if first.reason == ANOTHER_FAILED => second,
+            (RunEnd::Complete, other) => other,
+            (RunEnd::Failed(first), second @ (RunEnd::Failed(_) | RunEnd::Interrupted)) if first.reason == ANOTHER_FAILED => second,
             (first, _) => first,
         };
         add(&mut recorded, outcome.recorded);
     }
-    Outcome { recorded, end }
+    RunOutcome { recorded, end }
 }
 
 /// Adds the record of one stream to the sum, phase by phase.
-pub(super) fn add(sum: &mut Recorded, other: Recorded) {
+pub(super) fn add(sum: &mut RunRecording, other: RunRecording) {
     for (at, phase) in other.phases.into_iter().enumerate() {
         match sum.phases.get_mut(at) {
             Some(into) if into.name == phase.name => add_phase(into, phase),
@@ -311,7 +312,7 @@ mod tests {
         }
         let mut between = Between::default();
         let outcome = run(&mut streams(&[u32::MAX; 4]), &mut between);
-        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(outcome.end, RunEnd::Complete);
         assert_eq!(between.0, [true, true, true, false], "once for all streams");
         assert_eq!(outcome.recorded.phases.len(), 3);
         for phase in &outcome.recorded.phases {
@@ -326,7 +327,7 @@ mod tests {
             let mut lives = [u32::MAX; 3];
             lives[broken] = 1500;
             let outcome = run(&mut streams(&lives), &mut ());
-            assert!(matches!(&outcome.end, End::Failed(error) if error.errno == Some(5)), "{:?}", outcome.end);
+            assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.errno == Some(5)), "{:?}", outcome.end);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Announces the amount to write, and asks for consent if it is large.
 
-use super::Ground;
+use super::TargetDirectory;
 use crate::output::Context;
 use crate::sys::interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,7 +32,7 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
 ///
 /// # Errors
 /// [`UsageError`] without consent.
-pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &Plan) -> anyhow::Result<()> {
+pub fn announce_and_ask(context: &Context, ground: &TargetDirectory, what: &str, plan: &Plan) -> anyhow::Result<()> {
     let most = if plan.space < plan.written { format!(", {} at a time", plan.space) } else { String::new() };
     let announcement = format!("{what} writes up to {}{most} in {} and removes it afterwards", plan.written, ground.path.display());
     require(context, &announcement, plan.written, ground.drive)

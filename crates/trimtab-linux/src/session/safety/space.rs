@@ -1,6 +1,6 @@
 //! The reserve of free space: checked before a run and monitored during it.
 
-use super::Ground;
+use super::TargetDirectory;
 use crate::host::discards::Meter;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
 }
 
 /// Checks that `space` bytes fit in addition to the reserve. Returns the reserve.
-pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::Result<Bytes> {
+pub fn check(ground: &TargetDirectory, reserve: Option<Bytes>, space: Bytes) -> anyhow::Result<Bytes> {
     let path = ground.path.display();
     let (total, free) =
         sizes(&ground.dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {path}"))?;
@@ -40,7 +40,7 @@ pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::R
 /// # Errors
 /// The free space cannot be determined.
 pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
-    let dir = Ground::open(path)?.dir;
+    let dir = TargetDirectory::open(path)?.dir;
     let (total, free) =
         sizes(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
     let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
@@ -140,9 +140,9 @@ impl Guard {
 mod tests {
     use super::*;
 
-    fn ground() -> (tempfile::TempDir, Ground) {
+    fn ground() -> (tempfile::TempDir, TargetDirectory) {
         let dir = tempfile::tempdir().unwrap();
-        let ground = Ground::open(dir.path()).unwrap();
+        let ground = TargetDirectory::open(dir.path()).unwrap();
         (dir, ground)
     }
 

@@ -5,13 +5,13 @@
 //! process and is locked while that process lives.
 
 use super::names::{self, ARCHIVE, MARKER};
-use super::{Ground, Guard, consent};
+use super::{Guard, TargetDirectory, consent};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::{boot_id, started};
-use crate::output::{Context, SurvivesClosedPipe};
+use crate::output::{ClosedPipeGuard, Context};
 use crate::sys::beneath::remove::is_renamed_open_file;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
-use crate::sys::interrupt::Unfinished;
+use crate::sys::interrupt::TemporaryChangeGuard;
 use anyhow::{Context as _, anyhow};
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
@@ -39,15 +39,15 @@ pub struct Workspace {
     reserve: Bytes,
     /// Locked while this process lives; `None` once the workspace is removed.
     marker: Option<File>,
-    _unfinished: Unfinished,
+    _unfinished: TemporaryChangeGuard,
     /// Keeps a closed output pipe from ending the process before the directory is removed.
-    _pipe: SurvivesClosedPipe,
+    _pipe: ClosedPipeGuard,
 }
 
 impl Workspace {
     /// Creates a workspace in `ground`.
-    pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
-        let unfinished = Unfinished::begin();
+    pub fn create(ground: &TargetDirectory, reserve: Bytes) -> anyhow::Result<Self> {
+        let unfinished = TemporaryChangeGuard::begin();
         let parent = ground.directory()?;
         let pid = std::process::id();
         let (name, dir) = parent
@@ -55,16 +55,9 @@ impl Workspace {
             .with_context(|| format!("cannot make a working directory in {}", ground.path.display()))?;
         let path = ground.path.join(&name);
         match furnish(&dir) {
-            Ok(marker) => Ok(Self {
-                parent,
-                name,
-                path,
-                dir,
-                reserve,
-                marker: Some(marker),
-                _unfinished: unfinished,
-                _pipe: SurvivesClosedPipe::new(),
-            }),
+            Ok(marker) => {
+                Ok(Self { parent, name, path, dir, reserve, marker: Some(marker), _unfinished: unfinished, _pipe: ClosedPipeGuard::new() })
+            }
             Err(error) => {
                 // Leave nothing behind; the first error is the one to report.
                 let _ = parent.remove_tree(&name, &dir);
@@ -268,7 +261,7 @@ fn host_name() -> String {
 #[derive(Debug)]
 pub struct Leftover {
     name: String,
-    state: State,
+    state: LeftoverState,
     /// The directory, if it can be opened.
     dir: Option<Dir>,
     /// Holds the lock, so that only one process handles the leftover.
@@ -276,7 +269,7 @@ pub struct Leftover {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum LeftoverState {
     /// The owning process is gone.
     Dead,
     /// In use or being set up.
@@ -291,21 +284,23 @@ enum State {
 
 /// Finds the leftovers of crashed runs in `ground` and offers to remove them. Leaves live and
 /// foreign directories alone.
-pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
+pub fn deal_with_leftovers(context: &Context, ground: &TargetDirectory) -> anyhow::Result<()> {
     sweep(ground);
     for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
         let path = ground.path.join(&leftover.name);
         let shown = path.display();
         match &leftover.state {
-            State::Alive => {}
-            State::Elsewhere(host) => context.remark(&format!("{shown} was made on {host}; if nothing runs there any more, remove it.")),
-            State::Unknown => {
+            LeftoverState::Alive => {}
+            LeftoverState::Elsewhere(host) => {
+                context.remark(&format!("{shown} was made on {host}; if nothing runs there any more, remove it."))
+            }
+            LeftoverState::Unknown => {
                 context.remark(&format!("{shown} is named like a directory of trimtab's but does not say that it is one; left alone."))
             }
-            State::Copy => context.remark(&format!(
+            LeftoverState::Copy => context.remark(&format!(
                 "{shown} is named like a directory of trimtab's, but its marker is another one's: it is a copy, or was renamed; left alone."
             )),
-            State::Dead => deal_with_dead(context, ground, leftover, &path)?,
+            LeftoverState::Dead => deal_with_dead(context, ground, leftover, &path)?,
         }
     }
     Ok(())
@@ -313,7 +308,7 @@ pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result
 
 /// Removes the private directories of interrupted workspace removals. Asks no consent,
 /// because only empty directories are removed.
-fn sweep(ground: &Ground) {
+fn sweep(ground: &TargetDirectory) {
     let Ok(parent) = ground.directory() else { return };
     for name in parent.names().unwrap_or_default() {
         if Dir::is_temporary_name(&name, "removed".as_ref())
@@ -332,7 +327,7 @@ fn sweep(ground: &Ground) {
     }
 }
 
-fn deal_with_dead(context: &Context, ground: &Ground, leftover: Leftover, path: &Path) -> anyhow::Result<()> {
+fn deal_with_dead(context: &Context, ground: &TargetDirectory, leftover: Leftover, path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
         context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
@@ -370,12 +365,12 @@ pub fn left_in(directory: &Path) -> Vec<PathBuf> {
     let Ok(parent) = Dir::open(directory) else { return Vec::new() };
     let names = parent.names().unwrap_or_default();
     let ours = names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(PREFIX));
-    let dead = ours.filter_map(|name| examine(&parent, name)).filter(|leftover| leftover.state == State::Dead);
+    let dead = ours.filter_map(|name| examine(&parent, name)).filter(|leftover| leftover.state == LeftoverState::Dead);
     dead.map(|leftover| directory.join(&leftover.name)).collect()
 }
 
 /// Returns all directories in `ground` that are named like a workspace.
-pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
+pub fn find(ground: &TargetDirectory) -> std::io::Result<Vec<Leftover>> {
     let parent = Dir::from_fd(ground.dir.try_clone()?, &ground.path);
     let mut found = Vec::new();
     for name in parent.names()? {
@@ -396,7 +391,7 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
         Ok(dir) => dir,
         // Belongs to another user.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            return Some(Leftover { name, state: State::Alive, dir: None, marker: None });
+            return Some(Leftover { name, state: LeftoverState::Alive, dir: None, marker: None });
         }
         Err(_) => return None,
     };
@@ -404,41 +399,41 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
     Some(Leftover { name, state, dir: Some(dir), marker })
 }
 
-fn state(dir: &Dir, name: &str) -> (State, Option<File>) {
+fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     // If other users may write here, they can have forged the marker.
     if !ours || dir.require_unshared().is_err() {
-        return (State::Unknown, None);
+        return (LeftoverState::Unknown, None);
     }
     let marker = match dir.open_read(MARKER) {
         Ok(marker) => marker,
         // Being set up or removed; or a crash interrupted that, and the directory is empty.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return match (is_old(dir), is_empty(dir)) {
-                (true, true) => (State::Dead, None),
-                (true, false) => (State::Unknown, None),
-                (false, _) => (State::Alive, None),
+                (true, true) => (LeftoverState::Dead, None),
+                (true, false) => (LeftoverState::Unknown, None),
+                (false, _) => (LeftoverState::Alive, None),
             };
         }
-        Err(_) => return (State::Unknown, None),
+        Err(_) => return (LeftoverState::Unknown, None),
     };
     if !Dir::is_trusted_file(&marker).unwrap_or(false) {
-        return (State::Unknown, None);
+        return (LeftoverState::Unknown, None);
     }
     if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        return (State::Alive, None);
+        return (LeftoverState::Alive, None);
     }
     let mut text = String::new();
     let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
     let state = match Owner::parse(&text) {
-        None if !is_old(dir) => State::Alive,
+        None if !is_old(dir) => LeftoverState::Alive,
         // Killed before it wrote its marker, and therefore before it created anything else.
-        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => State::Dead,
-        None => State::Unknown,
-        Some(owner) if owner.lives() && owner.fits(name, dir) => State::Alive,
-        Some(owner) if owner.host != host_name() => State::Elsewhere(owner.host),
-        Some(owner) if !owner.fits(name, dir) => State::Copy,
-        Some(_) => State::Dead,
+        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => LeftoverState::Dead,
+        None => LeftoverState::Unknown,
+        Some(owner) if owner.lives() && owner.fits(name, dir) => LeftoverState::Alive,
+        Some(owner) if owner.host != host_name() => LeftoverState::Elsewhere(owner.host),
+        Some(owner) if !owner.fits(name, dir) => LeftoverState::Copy,
+        Some(_) => LeftoverState::Dead,
     };
     (state, Some(marker))
 }
@@ -465,9 +460,9 @@ mod tests {
         Context { json: false, progress: false, quiet: true, yes, ..Context::default() }
     }
 
-    fn ground() -> (tempfile::TempDir, Ground) {
+    fn ground() -> (tempfile::TempDir, TargetDirectory) {
         let dir = tempfile::tempdir().unwrap();
-        let ground = Ground::open(dir.path()).unwrap();
+        let ground = TargetDirectory::open(dir.path()).unwrap();
         (dir, ground)
     }
 
@@ -562,7 +557,7 @@ mod tests {
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
         let (_, sub) = workspace.subdirectory("run").unwrap();
         fs::write(sub.join("file"), b"x").unwrap();
-        assert_eq!(find(&ground).unwrap()[0].state, State::Alive, "ours lives");
+        assert_eq!(find(&ground).unwrap()[0].state, LeftoverState::Alive, "ours lives");
         drop(workspace);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -650,7 +645,7 @@ mod tests {
         let renamed = dir.path().join(format!("{PREFIX}1-1"));
         fs::rename(crashed(dir.path(), "2", &dead), &renamed).unwrap();
         deal_with_leftovers(&context(true), &ground).unwrap();
-        deal_with_leftovers(&context(true), &Ground::open(&dir.path().join("aside")).unwrap()).unwrap();
+        deal_with_leftovers(&context(true), &TargetDirectory::open(&dir.path().join("aside")).unwrap()).unwrap();
         for file in foreign {
             assert_eq!(fs::read(left.join(file)).unwrap(), b"precious", "{file}");
         }

@@ -21,7 +21,7 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 /// The object that a path resolves to, and the trust in that path.
 #[derive(Debug)]
-pub struct Named {
+pub struct ResolvedObject {
     /// The object, opened with `O_PATH`.
     object: OwnedFd,
     stat: Stat,
@@ -66,7 +66,7 @@ fn steps(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 }
 
 /// State of a path resolution.
-struct Walk {
+struct PathWalk {
     at: OwnedFd,
     at_stat: Stat,
     /// For messages.
@@ -75,7 +75,7 @@ struct Walk {
     links: u32,
 }
 
-impl Walk {
+impl PathWalk {
     fn new(path: &Path) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
@@ -94,7 +94,7 @@ impl Walk {
     }
 
     /// Resolves the rest of the path. With `make`, creates missing directories with mode 0700.
-    fn run(mut self, make: bool) -> io::Result<Named> {
+    fn run(mut self, make: bool) -> io::Result<ResolvedObject> {
         while let Some(name) = self.todo.pop_front() {
             if name == "/" || name == ".." {
                 let up = rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
@@ -121,19 +121,19 @@ impl Walk {
             }
         }
         let guarded = !is_shared(&self.at, &self.at_stat);
-        Ok(Named { object: self.at, stat: self.at_stat, held: false, guarded })
+        Ok(ResolvedObject { object: self.at, stat: self.at_stat, held: false, guarded })
     }
 
     /// Handles a component that is not a directory: follows a trusted link, or returns the final
     /// object.
-    fn no_directory(&mut self, name: &OsStr) -> io::Result<Option<Named>> {
+    fn no_directory(&mut self, name: &OsStr) -> io::Result<Option<ResolvedObject>> {
         let object = rustix::fs::openat(&self.at, name, LOOK, Mode::empty())?;
         let stat = rustix::fs::fstat(&object)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             if !self.todo.is_empty() {
                 return Err(Errno::NOTDIR.into());
             }
-            return Ok(Some(Named { object, stat, held: false, guarded: !is_shared(&self.at, &self.at_stat) }));
+            return Ok(Some(ResolvedObject { object, stat, held: false, guarded: !is_shared(&self.at, &self.at_stat) }));
         }
         self.links += 1;
         if self.links > LINKS_MAX {
@@ -149,7 +149,7 @@ impl Walk {
                 return Ok(None);
             }
             return if self.todo.is_empty() {
-                Ok(Some(Named { object, stat, held: true, guarded: true }))
+                Ok(Some(ResolvedObject { object, stat, held: true, guarded: true }))
             } else {
                 Err(Errno::NOTDIR.into())
             };
@@ -174,21 +174,21 @@ impl Walk {
     }
 }
 
-impl AsFd for Named {
+impl AsFd for ResolvedObject {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.object.as_fd()
     }
 }
 
-impl Named {
+impl ResolvedObject {
     /// Resolves `path`.
     pub fn look_up(path: &Path) -> io::Result<Self> {
-        Walk::new(path)?.run(false)
+        PathWalk::new(path)?.run(false)
     }
 
     /// Resolves a directory path. Creates missing directories with mode 0700.
     pub fn make_directory(path: &Path) -> io::Result<Self> {
-        let made = Walk::new(path)?.run(true)?;
+        let made = PathWalk::new(path)?.run(true)?;
         if made.kind() != FileType::Directory {
             return Err(Errno::NOTDIR.into());
         }
@@ -256,7 +256,7 @@ pub enum Streams {
 /// effects.
 pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
     crate::sys::confinement::check_read(path)?;
-    let named = Named::look_up(path)?;
+    let named = ResolvedObject::look_up(path)?;
     let is_null = || named.stat.st_rdev == rustix::fs::makedev(1, 3);
     let what = match named.kind() {
         FileType::RegularFile => return Ok(File::from(named.open(OFlags::RDONLY | OFlags::NONBLOCK)?)),
@@ -321,7 +321,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// `/dev/null`, or an inherited file such as `/dev/stdout`. Returns `None` for a named
 /// regular file, a directory or a missing path.
 pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
-    let named = match Named::look_up(path) {
+    let named = match ResolvedObject::look_up(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         named => named?,
     };

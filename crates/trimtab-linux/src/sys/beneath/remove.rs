@@ -43,15 +43,15 @@ pub fn is_renamed_open_file(name: &[u8]) -> bool {
 /// entries persist (open files on FUSE and NFS), and with `Interrupted` some time after a
 /// signal.
 pub fn contents(dir: &OwnedFd) -> io::Result<()> {
-    Removing { began: Instant::now() }.contents(dir, Path::new(""), 0)
+    TreeRemoval { began: Instant::now() }.contents(dir, Path::new(""), 0)
 }
 
 /// A tree removal in progress.
-struct Removing {
+struct TreeRemoval {
     began: Instant,
 }
 
-impl Removing {
+impl TreeRemoval {
     /// `at` is the path of `dir` relative to the first directory, for messages.
     fn contents(&self, dir: &OwnedFd, at: &Path, depth: u32) -> io::Result<()> {
         if depth > DEPTH_MAX {

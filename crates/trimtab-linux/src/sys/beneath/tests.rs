@@ -122,7 +122,7 @@ fn a_swap_between_the_two_looks_is_put_back() {
     let (at, held) = (directory.path().join("f"), dir.create_new("other", 0o600).unwrap());
     fs::write(&at, "precious").unwrap();
     let place = dir.mkdir("place").unwrap();
-    let removal = dir.remove_in(OsStr::new("f"), Identity::of(&held).unwrap(), AtFlags::empty(), &place).unwrap();
+    let removal = dir.remove_in(OsStr::new("f"), ObjectIdentity::of(&held).unwrap(), AtFlags::empty(), &place).unwrap();
     assert_eq!(removal, Removal::Foreign(at.clone()));
     assert_eq!(fs::read_to_string(&at).unwrap(), "precious");
 }
@@ -270,7 +270,7 @@ proptest::proptest! {
         let tree = linked();
         let path = tree.path().join(steps.join("/"));
         let kernel = fs::metadata(&path).map(|found| (found.dev(), found.ino())).map_err(|error| error.raw_os_error());
-        let named = Named::look_up(&path);
+        let named = ResolvedObject::look_up(&path);
         let ours = named.as_ref().map(|found| (found.stat().st_dev, found.stat().st_ino)).map_err(io::Error::raw_os_error);
         proptest::prop_assert_eq!(ours, kernel, "{:?}", path);
         if let Ok(named) = named {
@@ -282,7 +282,7 @@ proptest::proptest! {
 #[test]
 fn link_in_shared_directory_is_never_followed() {
     let directory = linked();
-    let look = |name: &str| Named::look_up(&directory.path().join(name)).map(drop).map_err(|error| error.to_string());
+    let look = |name: &str| ResolvedObject::look_up(&directory.path().join(name)).map(drop).map_err(|error| error.to_string());
     let paths = ["l", "l/d", "m/d", "c/file", "a/up/file"];
     assert!(paths.iter().all(|path| look(path).is_ok()));
     let shared = |name: &str, mode: u32| fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -419,5 +419,5 @@ fn access_list_of_another_user_is_seen() {
     }
     assert_eq!(mode(path) & 0o020, 0o020, "the mask");
     assert!(named::has_access_list(open()));
-    assert!(named::has_access_list(Named::look_up(path).unwrap()), "also of a place");
+    assert!(named::has_access_list(ResolvedObject::look_up(path).unwrap()), "also of a place");
 }

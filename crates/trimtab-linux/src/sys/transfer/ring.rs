@@ -1,6 +1,6 @@
 //! The io_uring engine: one ring, one file, one range of registered memory.
 
-use super::{Action, Request, Transfer};
+use super::{Transfer, TransferAction, TransferRequest};
 use crate::sys::pool::Pool;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
@@ -40,7 +40,7 @@ impl Ring {
 
     /// Queues a request. The ring has an entry for every tag, so it cannot be full.
     #[inline]
-    pub fn push(&mut self, request: &Request) {
+    pub fn push(&mut self, request: &TransferRequest) {
         let entry = self.entry(request).user_data(u64::from(request.what.tag));
         // SAFETY: the memory of the request lies in the pool and belongs to its tag until its
         // completion is taken.
@@ -48,18 +48,18 @@ impl Ring {
     }
 
     #[inline]
-    fn entry(&self, request: &Request) -> squeue::Entry {
-        let Request { what: Transfer { action, offset, len, .. }, address } = *request;
+    fn entry(&self, request: &TransferRequest) -> squeue::Entry {
+        let TransferRequest { what: Transfer { action, offset, len, .. }, address } = *request;
         match action {
-            Action::Read if self.registered => opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
-            Action::Read => opcode::Read::new(FILE, address, len as u32).offset(offset).build(),
-            Action::Write if self.registered => opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
-            Action::Write => opcode::Write::new(FILE, address, len as u32).offset(offset).build(),
-            Action::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-            Action::PunchHole => {
+            TransferAction::Read if self.registered => opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
+            TransferAction::Read => opcode::Read::new(FILE, address, len as u32).offset(offset).build(),
+            TransferAction::Write if self.registered => opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
+            TransferAction::Write => opcode::Write::new(FILE, address, len as u32).offset(offset).build(),
+            TransferAction::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            TransferAction::PunchHole => {
                 opcode::Fallocate::new(FILE, len).offset(offset).mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE).build()
             }
-            Action::Discard => {
+            TransferAction::Discard => {
                 let mut command = [0; 16];
                 command[..8].copy_from_slice(&len.to_ne_bytes());
                 opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD).addr(Some(offset)).cmd(command).build()

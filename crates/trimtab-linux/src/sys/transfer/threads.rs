@@ -1,7 +1,7 @@
 //! The thread engine: blocking system calls, for systems without io_uring (old kernels,
 //! containers that forbid it).
 
-use super::{Action, Request, Transfer};
+use super::{Transfer, TransferAction, TransferRequest};
 use crate::sys::descriptor;
 use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::collections::VecDeque;
@@ -14,21 +14,21 @@ const THREADS_MAX: u32 = 256;
 
 /// A pool of threads, one per operation in flight up to `THREADS_MAX`.
 pub struct Threads {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTransferQueue>,
     workers: Vec<JoinHandle<()>>,
     taken: Vec<(u32, i32)>,
 }
 
-struct Shared {
+struct SharedTransferQueue {
     file: OwnedFd,
-    state: Mutex<State>,
+    state: Mutex<TransferQueueState>,
     work: Condvar,
     finished: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    queue: VecDeque<Request>,
+struct TransferQueueState {
+    queue: VecDeque<TransferRequest>,
     done: Vec<(u32, i32)>,
     closing: bool,
 }
@@ -36,7 +36,7 @@ struct State {
 impl Threads {
     /// Starts `depth` threads on `file`, at most `THREADS_MAX`.
     pub fn new(file: OwnedFd, depth: u32) -> io::Result<Self> {
-        let shared = Arc::new(Shared { file, state: Mutex::default(), work: Condvar::new(), finished: Condvar::new() });
+        let shared = Arc::new(SharedTransferQueue { file, state: Mutex::default(), work: Condvar::new(), finished: Condvar::new() });
         let mut threads = Self { shared, workers: Vec::new(), taken: Vec::new() };
         for n in 0..depth.min(THREADS_MAX) {
             let shared = Arc::clone(&threads.shared);
@@ -46,7 +46,7 @@ impl Threads {
     }
 
     /// Queues a request for the next idle thread.
-    pub fn push(&self, request: &Request) {
+    pub fn push(&self, request: &TransferRequest) {
         self.shared.lock().queue.push_back(*request);
         self.shared.work.notify_one();
     }
@@ -80,8 +80,8 @@ impl Drop for Threads {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedTransferQueue {
+    fn lock(&self) -> MutexGuard<'_, TransferQueueState> {
         // The state is consistent whenever the lock is released, even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,21 +106,21 @@ impl Shared {
 
 /// Executes a request with a blocking call. Returns the system call's result, or a negative
 /// error number.
-pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
+pub fn execute(file: &OwnedFd, request: &TransferRequest) -> i32 {
     let fd = file.as_raw_fd();
-    let Request { what: Transfer { action, offset, len, .. }, address } = *request;
+    let TransferRequest { what: Transfer { action, offset, len, .. }, address } = *request;
     loop {
         let result = match action {
             // SAFETY: the memory belongs to the request's tag until its completion is taken.
-            Action::Read => unsafe { libc::pread(fd, address.cast(), len as usize, offset as libc::off_t) },
+            TransferAction::Read => unsafe { libc::pread(fd, address.cast(), len as usize, offset as libc::off_t) },
             // SAFETY: as for reads.
-            Action::Write => unsafe { libc::pwrite(fd, address.cast(), len as usize, offset as libc::off_t) },
-            Action::Flush => return status(rustix::fs::fdatasync(file.as_fd())),
-            Action::PunchHole => {
+            TransferAction::Write => unsafe { libc::pwrite(fd, address.cast(), len as usize, offset as libc::off_t) },
+            TransferAction::Flush => return status(rustix::fs::fdatasync(file.as_fd())),
+            TransferAction::PunchHole => {
                 let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 return status(rustix::fs::fallocate(file.as_fd(), flags, offset, len));
             }
-            Action::Discard => return errno(descriptor::discard(file, offset, len)),
+            TransferAction::Discard => return errno(descriptor::discard(file, offset, len)),
         };
         if result >= 0 {
             return result as i32;

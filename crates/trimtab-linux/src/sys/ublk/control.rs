@@ -227,11 +227,11 @@ fn header(number: u32, argument: &Argument<'_>, path: usize, address: u64, len: 
 }
 
 /// A kernel structure of plain numbers without padding.
-trait Plain: Copy {}
-impl Plain for Info {}
-impl Plain for Parameters {}
+trait PlainData: Copy {}
+impl PlainData for Info {}
+impl PlainData for Parameters {}
 
-fn bytes_of<T: Plain>(value: &T) -> Vec<u8> {
+fn bytes_of<T: PlainData>(value: &T) -> Vec<u8> {
     // SAFETY: types that implement `Plain` have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }

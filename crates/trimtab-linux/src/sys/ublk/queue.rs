@@ -1,6 +1,6 @@
 //! One queue of a ublk device: its requests and their data memory.
 //!
-//! The server owns a request from [`Queue::take`] until [`Queue::commit`]; the kernel owns it
+//! The server owns a request from [`Queue::take`] until [`UblkQueue::commit`]; the kernel owns it
 //! otherwise. Owning the request means owning its memory. The kernel copies write data in
 //! before it delivers the request, and copies read data out when it receives the answer. Both
 //! copies run in the thread that created the queue.
@@ -30,7 +30,7 @@ const PAGE: usize = 4096;
 /// `struct ublksrv_io_desc`: the descriptor of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Described {
+pub struct RequestDescriptor {
     /// Operation in the lowest eight bits, flags in the upper bits.
     pub operation: u32,
     /// Length in sectors of 512 bytes.
@@ -40,7 +40,7 @@ pub struct Described {
     address: u64,
 }
 
-impl Described {
+impl RequestDescriptor {
     /// A descriptor like those that the kernel sends.
     #[must_use]
     pub const fn new(operation: u32, sector: u64, sectors: u32) -> Self {
@@ -48,19 +48,19 @@ impl Described {
     }
 }
 
-const _: () = assert!(size_of::<Described>() == 24);
+const _: () = assert!(size_of::<RequestDescriptor>() == 24);
 
 /// Request descriptors of a queue, in memory shared by the kernel.
 struct Descriptions {
-    base: NonNull<Described>,
+    base: NonNull<RequestDescriptor>,
     bytes: usize,
     depth: usize,
 }
 
 impl Descriptions {
     fn map(device: &File, queue: u16, depth: usize) -> io::Result<Self> {
-        let bytes = (depth * size_of::<Described>()).next_multiple_of(PAGE);
-        let offset = usize::from(queue) * (DEPTH_MAX * size_of::<Described>()).next_multiple_of(PAGE);
+        let bytes = (depth * size_of::<RequestDescriptor>()).next_multiple_of(PAGE);
+        let offset = usize::from(queue) * (DEPTH_MAX * size_of::<RequestDescriptor>()).next_multiple_of(PAGE);
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a fresh mapping at an address chosen by the kernel aliases nothing.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, device.as_raw_fd(), offset as libc::off_t) };
@@ -71,7 +71,7 @@ impl Descriptions {
         Ok(Self { base, bytes, depth })
     }
 
-    fn of(&self, request: usize) -> Described {
+    fn of(&self, request: usize) -> RequestDescriptor {
         assert!(request < self.depth, "the queue has that request");
         // SAFETY: the read is inside the mapping. The kernel writes a descriptor only before it
         // delivers the request, after the previous answer. A violation would yield wrong numbers
@@ -88,7 +88,7 @@ impl Drop for Descriptions {
 }
 
 /// Queue of a ublk device. Only the thread that created it may use it.
-pub struct Queue {
+pub struct UblkQueue {
     // Dropped first: the kernel uses the memory until the ring is closed.
     ring: CommandRing,
     data: Pool,
@@ -100,7 +100,7 @@ pub struct Queue {
     request_bytes: usize,
 }
 
-impl Queue {
+impl UblkQueue {
     /// Creates the queue `number` of the device, which is served through `device`.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Queue {
     ///
     /// # Panics
     /// If the kernel owns the request.
-    pub fn request(&mut self, request: usize) -> (Described, &mut [u8]) {
+    pub fn request(&mut self, request: usize) -> (RequestDescriptor, &mut [u8]) {
         assert!(self.here[request], "the request has come");
         (self.descriptions.of(request), self.data.bytes(request * self.request_bytes, self.request_bytes))
     }
@@ -227,9 +227,9 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
         let descriptions = Descriptions::map(&file, 0, 2).unwrap();
-        let mut queue = Queue { ring, data, descriptions, here: vec![false; 2], device: file, number: 0, request_bytes: 4096 };
+        let mut queue = UblkQueue { ring, data, descriptions, here: vec![false; 2], device: file, number: 0, request_bytes: 4096 };
         let mut refused =
-            |work: &mut dyn FnMut(&mut Queue)| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut queue))).is_err();
+            |work: &mut dyn FnMut(&mut UblkQueue)| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut queue))).is_err();
         assert!(refused(&mut |queue| queue.request(0).1.fill(0)));
         assert!(refused(&mut |queue| drop(queue.commit(1, 0))));
         assert!(refused(&mut |queue| queue.request(2).1.fill(0)));

@@ -10,7 +10,7 @@ use crate::host::block::device_directory;
 use crate::host::mountinfo::DevNumber;
 use crate::host::root::Root;
 use crate::host::users;
-use crate::sys::beneath::{self, Identity};
+use crate::sys::beneath::{self, ObjectIdentity};
 use crate::sys::descriptor;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsRawFd as _, OwnedFd};
@@ -23,14 +23,14 @@ use trimtab_drive::usage::UsageError;
 
 /// The content that the user allows to be destroyed.
 #[derive(Debug, Clone, Default)]
-pub struct Destroy {
+pub struct DestroyConsent {
     /// The device or file, named a second time.
     pub again: Option<PathBuf>,
     /// Content that may be overwritten, by the names in the refusal.
     pub overwrite: Vec<String>,
 }
 
-impl Destroy {
+impl DestroyConsent {
     /// The user allowed something to be destroyed.
     pub fn is_given(&self) -> bool {
         self.again.is_some() || !self.overwrite.is_empty()
@@ -58,7 +58,7 @@ impl ResolvedTarget {
     /// Follows a link only if root or this user must have created it, as in `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
-        let found = beneath::Named::look_up(path).with_context(|| format!("cannot examine {label}"))?;
+        let found = beneath::ResolvedObject::look_up(path).with_context(|| format!("cannot examine {label}"))?;
         Ok(Self { stat: *found.stat(), object: found.into_object(), label })
     }
 
@@ -71,7 +71,7 @@ impl ResolvedTarget {
         rustix::fs::open(format!("/proc/self/fd/{}", self.object.as_raw_fd()), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    fn check_named_twice(&self, path: &Path, destroy: &Destroy) -> anyhow::Result<()> {
+    fn check_named_twice(&self, path: &Path, destroy: &DestroyConsent) -> anyhow::Result<()> {
         let label = &self.label;
         let Some(again) = &destroy.again else {
             return Err(UsageError::new(format!("everything on {label} would be destroyed"))
@@ -80,7 +80,7 @@ impl ResolvedTarget {
         };
         let same = |other: &Stat| match self.kind() {
             FileType::BlockDevice => other.st_rdev == self.stat.st_rdev && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice,
-            _ => Identity::from(other) == Identity::from(&self.stat),
+            _ => ObjectIdentity::from(other) == ObjectIdentity::from(&self.stat),
         };
         if again == path || rustix::fs::stat(again).is_ok_and(|other| same(&other)) {
             return Ok(());
@@ -91,7 +91,7 @@ impl ResolvedTarget {
 
 /// Claims the device at `path`: for reading, or for writing if it is named twice, unused, and
 /// holds nothing that was not named.
-pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim(path: &Path, writable: bool, destroy: &DestroyConsent, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is not a block device");
@@ -122,7 +122,7 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
 }
 
 /// Claims the regular file at `path` for writing: named twice, unused, no unnamed content.
-pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim_file(path: &Path, destroy: &DestroyConsent, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");

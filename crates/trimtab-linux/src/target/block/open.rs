@@ -2,10 +2,10 @@
 
 use super::device::Claim;
 use super::verifier::Verifier;
-use super::{BlockFile, BlockOptions, EngineChoice, Slot, Trims};
+use super::{BlockFile, BlockOptions, EngineChoice, TransferSlot, Trims};
 use crate::sys::maker::Maker;
 use crate::sys::pool::Pool;
-use crate::sys::transfer::{Action, Transfers};
+use crate::sys::transfer::{TransferAction, Transfers};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, StatxFlags};
@@ -51,7 +51,7 @@ impl BlockFile {
             Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot reserve {size} for {label}")),
         }
         let block_size = block_size(&file);
-        Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
+        Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
     }
 
     /// Opens an existing file. With `writable`, its content is overwritten but its length stays;
@@ -66,7 +66,7 @@ impl BlockFile {
         let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot examine {label}"))?;
         let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
         let block_size = block_size(&file);
-        Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
+        Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
     }
 
     /// Uses a block device or file returned by [`device::claim`](super::device::claim) or
@@ -85,9 +85,9 @@ impl BlockFile {
             warnings.push(page_cache("as requested"));
         }
         let (kind, block_size, trims) = match device {
-            Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(Action::Discard)),
+            Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(TransferAction::Discard)),
             Some((block_size, false)) => (TargetKind::BlockDevice, block_size, Trims::Unsupported),
-            None => (TargetKind::File, block_size(&file), Trims::Queued(Action::PunchHole)),
+            None => (TargetKind::File, block_size(&file), Trims::Queued(TransferAction::PunchHole)),
         };
         Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
@@ -120,7 +120,7 @@ impl BlockFile {
         if lone_calls && transfers.is_ring() {
             warnings.push(lone_calls_used());
         }
-        let idle = Slot { op: Command::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
+        let idle = TransferSlot { op: Command::Flush, issued: Nanos::ZERO, submitted: Nanos::ZERO };
         Ok(Self {
             transfers,
             label,

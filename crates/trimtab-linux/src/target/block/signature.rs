@@ -11,17 +11,17 @@ pub use unknown_data::{OwnData, UNKNOWN_DATA, holds_unknown_data};
 use rustix::fd::OwnedFd;
 use trimtab_drive::units::Bytes;
 
-struct Magic {
+struct MagicNumber {
     name: &'static str,
     offset: u64,
     bytes: &'static [u8],
 }
 
-const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
-    Magic { name, offset, bytes }
+const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> MagicNumber {
+    MagicNumber { name, offset, bytes }
 }
 
-const FROM_START: &[Magic] = &[
+const FROM_START: &[MagicNumber] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
     magic("ext2/3/4", 1024 + 56, &[0x53, 0xef]),
@@ -102,7 +102,7 @@ const FROM_START: &[Magic] = &[
     magic("hpt37x_raid_member", 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
 ];
 
-const FROM_END: &[Magic] = &[
+const FROM_END: &[MagicNumber] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
     magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
@@ -177,7 +177,7 @@ fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
         usize::try_from(at).is_ok_and(|at| bytes.get(at..).is_some_and(|bytes| bytes.starts_with(magic)))
     };
     let mut found: Vec<&'static str> = FROM_START.iter().filter(|m| holds(head, m.offset, m.bytes)).map(|m| m.name).collect();
-    let from_end = |m: &&Magic| (tail.len() as u64).checked_sub(m.offset).is_some_and(|at| holds(tail, at, m.bytes));
+    let from_end = |m: &&MagicNumber| (tail.len() as u64).checked_sub(m.offset).is_some_and(|at| holds(tail, at, m.bytes));
     found.extend(FROM_END.iter().filter(from_end).map(|m| m.name));
     let tail_start = size.0 - tail.len() as u64;
     let old_raid = (size.0 & !0xffff).checked_sub(64 << 10).and_then(|at| at.checked_sub(tail_start));

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
-use trimtab_sim::runner::{End, blocks};
+use trimtab_sim::runner::{RunEnd, blocks};
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
@@ -42,7 +42,7 @@ fn synthetic(pattern: Pattern, mix: Mix, sizes: &[(u32, u32)], depth: u32, ops: 
 
 fn run_ok<W: BlockWorkload>(workload: &mut W, target: &mut BlockFile) -> trimtab_sim::run::Phase {
     let outcome = blocks::run(workload, target, &mut ());
-    assert_eq!(outcome.end, End::Complete);
+    assert_eq!(outcome.end, RunEnd::Complete);
     outcome.recorded.phases.into_iter().next().unwrap()
 }
 

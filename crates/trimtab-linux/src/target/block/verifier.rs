@@ -2,7 +2,7 @@
 
 use crate::sys::maker::Maker;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::data::content::{Found, UNIT};
+use trimtab_drive::data::content::{UNIT, UnitCheck};
 use trimtab_drive::units::Bytes;
 
 /// Write number of a unit whose last write is unknown.
@@ -15,12 +15,12 @@ pub struct Verifier {
     /// The data classes, each with the first write number that used it.
     classes: Vec<(u64, DataClass)>,
     sequence: u64,
-    in_flight: Vec<InFlight>,
+    in_flight: Vec<VerifierOp>,
     checked: Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
+struct VerifierOp {
     tag: u32,
     offset: u64,
     len: u64,
@@ -29,7 +29,7 @@ struct InFlight {
     disturbed: bool,
 }
 
-impl InFlight {
+impl VerifierOp {
     fn overlaps(&self, offset: u64, len: u64) -> bool {
         self.offset < offset + len && offset < self.offset + self.len
     }
@@ -82,7 +82,7 @@ impl Verifier {
             disturbed |= other.write;
             other.disturbed |= write;
         }
-        self.in_flight.push(InFlight { tag, offset, len, write, disturbed });
+        self.in_flight.push(VerifierOp { tag, offset, len, write, disturbed });
         disturbed
     }
 
@@ -124,11 +124,11 @@ impl Verifier {
         let sequence = self.full_number(last);
         let class = self.class_of(sequence);
         let right = match maker.check(class, offset, unit) {
-            Found::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
-            Found::Zeros if class.incompressible_permille() == 0 => Ok(()),
-            Found::Written(_) => Err("found an earlier write: the last one was lost"),
-            Found::Zeros => Err("found zeros instead of the data written"),
-            Found::Foreign => Err("found data other than those written"),
+            UnitCheck::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
+            UnitCheck::Zeros if class.incompressible_permille() == 0 => Ok(()),
+            UnitCheck::Written(_) => Err("found an earlier write: the last one was lost"),
+            UnitCheck::Zeros => Err("found zeros instead of the data written"),
+            UnitCheck::Foreign => Err("found data other than those written"),
         };
         self.checked += Bytes(UNIT as u64);
         right

@@ -16,12 +16,12 @@ const ALIGN: u64 = ALIGNMENT as u64;
 
 /// Memory aligned to [`ALIGNMENT`].
 #[derive(Debug)]
-pub(super) struct Aligned {
+pub(super) struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
 }
 
-impl Aligned {
+impl AlignedBuffer {
     pub(super) fn new(len: usize) -> Self {
         let memory = vec![0; len + ALIGNMENT as usize];
         let start = memory.as_ptr().align_offset(ALIGNMENT as usize);
@@ -60,7 +60,7 @@ pub(super) fn write(
     payload: &Payload<'_>,
     block: u64,
     data: &mut Stream,
-    (buffer, bounce): (&mut Vec<u8>, &mut Aligned),
+    (buffer, bounce): (&mut Vec<u8>, &mut AlignedBuffer),
 ) -> Result<(), Errno> {
     let mut modes = Modes { file, flags, direct: true };
     let len = payload.len();
@@ -87,7 +87,7 @@ pub(super) fn write(
 }
 
 /// Reads `len` bytes from the start in calls of `block` bytes, a multiple of [`ALIGNMENT`].
-pub(super) fn read(file: &OwnedFd, len: u64, block: u64, bounce: &mut Aligned) -> Result<(), ReadError> {
+pub(super) fn read(file: &OwnedFd, len: u64, block: u64, bounce: &mut AlignedBuffer) -> Result<(), ReadError> {
     let mut at = 0;
     while at < len {
         let want = block.min(len - at);

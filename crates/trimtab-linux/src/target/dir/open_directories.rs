@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit};
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::sys::beneath::{self, Identity};
+use crate::sys::beneath::{self, ObjectIdentity};
 
 /// Permission bits that allow group and others to change a directory.
 const OTHERS_WRITE: u32 = 0o022;
@@ -22,7 +22,7 @@ pub(super) struct OpenDirectories {
     open: HashMap<String, OwnedFd>,
     open_max: usize,
     /// Identity of each directory at creation or first use; kept only if the root is shared.
-    identities: HashMap<String, Identity>,
+    identities: HashMap<String, ObjectIdentity>,
 }
 
 impl OpenDirectories {
@@ -66,7 +66,7 @@ impl OpenDirectories {
         // `O_PATH` is enough for lookups: needs no list permission, free on network filesystems.
         let dir = beneath::open_below(self.root.as_fd(), Path::new(path), OFlags::PATH | OFlags::DIRECTORY)?;
         if self.shared {
-            let identity = Identity::from(&rustix::fs::fstat(&dir)?);
+            let identity = ObjectIdentity::from(&rustix::fs::fstat(&dir)?);
             if *self.identities.entry(path.to_owned()).or_insert(identity) != identity {
                 return Err(swapped());
             }

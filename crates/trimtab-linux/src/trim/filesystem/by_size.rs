@@ -8,7 +8,7 @@
 //! next pass then skips it. The last minimum extent that ext4 keeps is restored, because
 //! these requests do not apply to the whole filesystem.
 
-use super::{Filesystem, Refused, SLOW_MAX, WindowTrim};
+use super::{Filesystem, SLOW_MAX, WindowRefusal, WindowTrim};
 use crate::trim::ext4;
 use crate::trim::fitrim::fitrim;
 use crate::trim::free_space::{ExtentFilter, SelectedExtents, all_free, pick};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Bytes;
-use trimtab_sim::policy::{Sizes, TrimRequest};
+use trimtab_sim::policy::{ExtentSizeClasses, TrimRequest};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
 const AGE_MAX: Duration = Duration::from_secs(1);
@@ -35,9 +35,9 @@ pub(super) struct RequestedExtents {
 
 /// The result of a request for extents by size.
 #[derive(Debug)]
-pub enum ByWhich {
+pub enum SizeRequestResult {
     /// The result of the request.
-    Size(BySize),
+    Size(SizeTrim),
     /// The free-space map is not available any more: use whole windows.
     Window,
     /// Preparation took so long that the moment may be over. It is complete now.
@@ -46,7 +46,7 @@ pub enum ByWhich {
 
 /// The result of a request by size.
 #[derive(Debug)]
-pub struct BySize {
+pub struct SizeTrim {
     /// The request that was sent, if there was anything to send.
     pub trim: Option<WindowTrim>,
     /// The range of the request.
@@ -79,13 +79,18 @@ impl Filesystem {
     /// Trims the next free extents for `request`, which was decided at `started`. Postpones if
     /// preparing took too long: changing the command limit stops the queue for tens of
     /// milliseconds, and the free-space map may have to be read.
-    pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Result<ByWhich, Refused> {
+    pub fn trim_by_size(
+        &mut self,
+        request: &TrimRequest,
+        sizes: ExtentSizeClasses,
+        started: Instant,
+    ) -> Result<SizeRequestResult, WindowRefusal> {
         let window = request.window;
         let whole = self.whole(window);
         if sizes.below == Bytes::MAX && !request.trial && whole.start == window.start {
             self.asked.windows.insert(window.start, 0);
         }
-        let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
+        let Some(picked) = self.pick(request, sizes) else { return Ok(SizeRequestResult::Window) };
         let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
         if let Some((longest, range)) = longest {
             // If the limit is not writable (container), commands are as long as the device
@@ -94,7 +99,7 @@ impl Filesystem {
         }
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
         if self.put_off {
-            return Ok(ByWhich::PutOff);
+            return Ok(SizeRequestResult::PutOff);
         }
         let mut asked = picked.reach.saturating_sub(window.start).min(window.len);
         let mut trim = None;
@@ -128,7 +133,7 @@ impl Filesystem {
             || TrimOutcome { asked: Bytes(asked), counted: Some(Amount::default()), ..TrimOutcome::default() },
             |trim: &WindowTrim| TrimOutcome { asked: Bytes(asked), ..trim.outcome.clone() },
         );
-        Ok(ByWhich::Size(BySize { trim, range: picked.range, outcome }))
+        Ok(SizeRequestResult::Size(SizeTrim { trim, range: picked.range, outcome }))
     }
 
     /// The window that `part` belongs to.
@@ -136,7 +141,7 @@ impl Filesystem {
         self.layout.windows.iter().copied().filter(|window| window.start <= part.start).max_by_key(|window| window.start).unwrap_or(part)
     }
 
-    fn pick(&mut self, request: &TrimRequest, sizes: Sizes) -> Option<SelectedExtents> {
+    fn pick(&mut self, request: &TrimRequest, sizes: ExtentSizeClasses) -> Option<SelectedExtents> {
         let granularity = self.ext4.as_ref().map_or(0, |ext4| ext4.granularity);
         let picking = ExtentFilter {
             least: request.min_extent.0.max(granularity),

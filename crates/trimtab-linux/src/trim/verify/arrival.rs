@@ -1,7 +1,7 @@
 //! Judges whether enough discards arrived at each layer, each leg separately.
 
 use crate::doctor::Tables;
-use crate::host::block::{Kind, Layer, Stack};
+use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::discards::{Fate, LayerDiscards};
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Distribution {
     let name = layer.label.as_deref().unwrap_or_default();
     match &layer.kind {
         _ if legs == 1 => Distribution::All,
-        Kind::Md(md) => level(md),
+        LayerKind::Md(md) => level(md),
         _ => match tables.table(name).next() {
             Some(target) if target.kind == "raid" => level(target.arguments.split_whitespace().next().unwrap_or_default()),
             Some(target) if target.kind == "mirror" => Distribution::All,
@@ -80,7 +80,7 @@ const SHARE_MIN: u64 = 16 << 20;
 /// (index into the stack, and bytes). Expects nothing at `without_use` (hard disks).
 #[must_use]
 pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::Half, without_use);
+    let mut walk = ArrivalWalk::new(stack, counts, tables, MinimumAmount::Half, without_use);
     for &(top, bytes) in freed {
         walk.go(top, Some(bytes), None);
     }
@@ -91,7 +91,7 @@ pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], 
 /// discards, some must be counted below it.
 #[must_use]
 pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::AnyOf(SHARE_MIN), without_use);
+    let mut walk = ArrivalWalk::new(stack, counts, tables, MinimumAmount::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {
         let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(LayerDiscards::bytes);
         walk.go(top, counted, None);
@@ -99,7 +99,7 @@ pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_
     walk.done()
 }
 
-struct Walk<'a> {
+struct ArrivalWalk<'a> {
     enough: MinimumAmount,
     stack: &'a Stack,
     tables: &'a Tables,
@@ -110,7 +110,7 @@ struct Walk<'a> {
     lost: Vec<(usize, Option<usize>)>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ArrivalWalk<'a> {
     fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: MinimumAmount, without_use: &'a [usize]) -> Self {
         let layers = counts.iter().map(|c| LayerArrival { discards: c.clone(), arrived: None }).collect();
         Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], without_use, lost: Vec::new() }
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             return;
         }
         // A thin pool's own device is bypassed.
-        let counts = count.fate != Fate::NotCounted && self.stack.layers[index].kind != Kind::ThinPool;
+        let counts = count.fate != Fate::NotCounted && self.stack.layers[index].kind != LayerKind::ThinPool;
         let arrived = count.bytes().filter(|_| counts).and_then(|bytes| self.arrived(bytes, expected));
         self.layers[index].arrived = arrived;
         if arrived == Some(false) {
@@ -187,13 +187,13 @@ mod tests {
     use trimtab_drive::discards::Amount;
     use trimtab_drive::units::Bytes;
 
-    fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
+    fn layer(name: &str, kind: LayerKind, below: &[usize]) -> Layer {
         let dev = DevNumber { major: 0, minor: 0 };
         Layer { name: name.into(), label: Some(name.into()), kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
     }
 
     fn drive(name: &str) -> Layer {
-        layer(name, Kind::Drive(Bus::Ata), &[])
+        layer(name, LayerKind::Drive(Bus::Ata), &[])
     }
 
     fn lost(stack: &Stack, bytes: &[Option<u64>], expected: u64, table: &str) -> Option<(String, Option<String>, bool)> {
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn arrival_finds_layer_that_swallows_discards() {
         let crypt = Stack {
-            layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), drive("sda")],
+            layers: vec![layer("dm-0", LayerKind::Crypt, &[1]), layer("sda1", LayerKind::Partition, &[2]), drive("sda")],
             tops: vec![0],
             ..Stack::default()
         };
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn arrival_judges_each_leg_separately() {
         let md = |level: &str| Stack {
-            layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
+            layers: vec![layer("md0", LayerKind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
             tops: vec![0],
             ..Stack::default()
         };
@@ -248,7 +248,8 @@ mod tests {
         assert_eq!(lost(&md("linear"), &[Some(100), Some(100), Some(0)], 100, ""), None, "what was freed may lie on one of them");
         assert_eq!(short(lost(&md("linear"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
         // LVM's type is in its table.
-        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
+        let lvm =
+            Stack { layers: vec![layer("vg-l", LayerKind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(short(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, raid)), at("sdb (sdb)", true));
         assert_eq!(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, "vg-l: 0 8 linear 8:0 2048\n"), None);
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn trim_of_free_space_must_reach_every_mirror_leg() {
         let md = |level: &str| Stack {
-            layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
+            layers: vec![layer("md0", LayerKind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
             tops: vec![0],
             ..Stack::default()
         };
@@ -276,17 +277,18 @@ mod tests {
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(1), Some(0)], ""), None, "a small trim may lie on one of them");
         assert_eq!(lost(&md("raid1"), &[mib(500), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
         // LVM RAID 1 counts more than was requested.
-        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
+        let lvm =
+            Stack { layers: vec![layer("vg-l", LayerKind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(lost(&lvm, &[mib(2458), mib(973), mib(973)], raid), None);
-        let pool = vec![layer("thin", Kind::Thin, &[1]), layer("pool", Kind::ThinPool, &[2]), drive("sda")];
+        let pool = vec![layer("thin", LayerKind::Thin, &[1]), layer("pool", LayerKind::ThinPool, &[2]), drive("sda")];
         let pool = Stack { layers: pool, tops: vec![0], ..Stack::default() };
         assert_eq!(lost(&pool, &[mib(399), Some(0), Some(0)], "").as_deref(), Some("sda (sda)"));
     }
 
     #[test]
     fn arrival_expects_nothing_at_hard_disk_in_mirror() {
-        let legs = vec![layer("md0", Kind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
+        let legs = vec![layer("md0", LayerKind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
         let stack = Stack { layers: legs, tops: vec![0], ..Stack::default() };
         let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Amount::new(1, b)));
         let counts = fates(&stack, &bytes);

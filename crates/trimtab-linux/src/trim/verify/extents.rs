@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// A piece of a file in the filesystem's address space (of the device; for btrfs logical).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct MappedExtent {
     /// Offset in the file.
     pub in_file: u64,
     /// Address.
@@ -22,7 +22,7 @@ pub struct Extent {
 }
 
 /// The extents of a file, which must have been synced.
-pub fn of_file(file: &File) -> anyhow::Result<Vec<Extent>> {
+pub fn of_file(file: &File) -> anyhow::Result<Vec<MappedExtent>> {
     let found = match fiemap::of_file(file) {
         Ok(found) => found,
         Err(Errno::NOTTY | Errno::OPNOTSUPP) => {
@@ -33,7 +33,7 @@ pub fn of_file(file: &File) -> anyhow::Result<Vec<Extent>> {
     if let Some(extent) = found.iter().find(|extent| !extent.is_plain()) {
         bail!("the file's data have no extents of their own (FIEMAP flags {:#x})", extent.flags);
     }
-    Ok(found.iter().map(|extent| Extent { in_file: extent.logical, address: extent.physical, len: extent.len }).collect())
+    Ok(found.iter().map(|extent| MappedExtent { in_file: extent.logical, address: extent.physical, len: extent.len }).collect())
 }
 
 /// A piece of a file on one device.
@@ -52,7 +52,7 @@ pub struct DeviceExtent {
 /// Maps addresses to devices, for every copy.
 pub struct Mapper {
     single: Option<PathBuf>,
-    chunks: Vec<btrfs::Chunk>,
+    chunks: Vec<btrfs::BtrfsChunk>,
     devices: Vec<(u64, PathBuf)>,
 }
 
@@ -66,7 +66,7 @@ impl Mapper {
         }
         let chunks = btrfs::chunks(file).map_err(std::io::Error::from).context("cannot read the chunk tree")?;
         let mut devices: Vec<(u64, PathBuf)> = Vec::new();
-        for id in chunks.iter().flat_map(btrfs::Chunk::devices) {
+        for id in chunks.iter().flat_map(btrfs::BtrfsChunk::devices) {
             if !devices.iter().any(|(known, _)| *known == id) {
                 let path = btrfs::device_path(file, id).map_err(std::io::Error::from).context("cannot find the devices")?;
                 devices.push((id, path));
@@ -76,7 +76,7 @@ impl Mapper {
     }
 
     /// The places of an extent: several pieces if it crosses stripes, several copies on mirrors.
-    pub fn place(&self, extent: &Extent) -> anyhow::Result<Vec<DeviceExtent>> {
+    pub fn place(&self, extent: &MappedExtent) -> anyhow::Result<Vec<DeviceExtent>> {
         if let Some(device) = &self.single {
             return Ok(vec![DeviceExtent { in_file: extent.in_file, device: device.clone(), offset: extent.address, len: extent.len }]);
         }

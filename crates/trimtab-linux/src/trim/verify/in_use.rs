@@ -1,6 +1,6 @@
 //! Detects space in use: `FS_IOC_GETFSMAP` (ext4, XFS), and the extent tree of btrfs.
 
-use super::extents::Extent;
+use super::extents::MappedExtent;
 use crate::host::mountinfo::Mount;
 use crate::sys::fsmap;
 use crate::trim::{btrfs, xfs};
@@ -14,7 +14,7 @@ const RECORDS: usize = 128;
 const END_MARGIN: u64 = 64 << 10;
 
 /// All of `extents` is free according to the filesystem; `None` if it does not report it.
-pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Option<bool> {
+pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[MappedExtent]) -> Option<bool> {
     for extent in extents {
         let free = match mount.fs_type.as_str() {
             "btrfs" => btrfs::is_used(file, extent.address, extent.len).map(|used| !used),
@@ -27,7 +27,7 @@ pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Opti
     Some(true)
 }
 
-fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &Extent) -> Result<bool, Errno> {
+fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &MappedExtent) -> Result<bool, Errno> {
     let end = extent.address.saturating_add(extent.len);
     let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(END_MARGIN));
     if is_covered(extent.address, extent.address, end, ask)? {
@@ -47,7 +47,7 @@ fn is_covered(
     mut from: u64,
     start: u64,
     end: u64,
-    ask: impl Fn(u64) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno>,
+    ask: impl Fn(u64) -> Result<(Vec<fsmap::FsmapExtent>, Option<u64>), Errno>,
 ) -> Result<bool, Errno> {
     let mut at = start;
     // Each call advances, or is the last.
@@ -80,15 +80,15 @@ mod tests {
 
     const SPACE: [(u64, u64, bool); 5] = [(0, 10, false), (10, 20, true), (30, 5, false), (35, 15, true), (50, 50, false)];
 
-    fn of((start, len, free): (u64, u64, bool)) -> fsmap::Extent {
-        fsmap::Extent { start, len, free }
+    fn of((start, len, free): (u64, u64, bool)) -> fsmap::FsmapExtent {
+        fsmap::FsmapExtent { start, len, free }
     }
 
     /// Two records per call. `cut`: as in newer kernels, the first record is the rest of an
     /// extent that began earlier; otherwise such an extent is omitted.
-    fn ask(from: u64, end: u64, cut: bool) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno> {
-        let rest = |extent: &fsmap::Extent| if cut { extent.end() > from } else { extent.start >= from };
-        let all: Vec<fsmap::Extent> = SPACE.map(of).into_iter().filter(rest).filter(|extent| extent.start < end).take(2).collect();
+    fn ask(from: u64, end: u64, cut: bool) -> Result<(Vec<fsmap::FsmapExtent>, Option<u64>), Errno> {
+        let rest = |extent: &fsmap::FsmapExtent| if cut { extent.end() > from } else { extent.start >= from };
+        let all: Vec<fsmap::FsmapExtent> = SPACE.map(of).into_iter().filter(rest).filter(|extent| extent.start < end).take(2).collect();
         let next = all.last().map(|last| last.end()).filter(|next| all.len() == 2 && *next < end);
         Ok((all, next))
     }

@@ -50,7 +50,7 @@ impl RawDevice {
 
 /// Number of blocks by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Content {
+pub struct BlockContents {
     /// All bytes 0x00.
     pub zero: u64,
     /// All bits 1.
@@ -61,7 +61,7 @@ pub struct Content {
     pub other: u64,
 }
 
-impl Content {
+impl BlockContents {
     /// Number of blocks.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn content_note_classifies_blocks() {
         let written: Vec<u8> = (0..BLOCK).map(|i| i as u8).collect();
-        let mut content = Content::default();
+        let mut content = BlockContents::default();
         content.note(&written, &written);
         content.note(&[0; BLOCK], &written);
         content.note(&[0xff; BLOCK], &written);
         content.note(&[0x55; BLOCK], &written);
-        assert_eq!(content, Content { zero: 1, ones: 1, written: 1, other: 1 });
+        assert_eq!(content, BlockContents { zero: 1, ones: 1, written: 1, other: 1 });
     }
 
     #[test]

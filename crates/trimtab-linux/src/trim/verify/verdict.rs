@@ -1,7 +1,7 @@
 //! Derives a verdict and its explanation from the counters and the blocks read back.
 
 use super::arrival::Arrival;
-use super::readback::Content;
+use super::readback::BlockContents;
 use crate::host::discards::Fate;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
@@ -64,14 +64,14 @@ impl VerdictKind {
 
 /// The delay of a filesystem that queues discards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Later {
+pub struct DiscardDelay {
     /// In words: "when the device has been idle for a while".
     pub when: &'static str,
     /// A sufficient wait in minutes, for `--wait`.
     pub wait_minutes: u64,
 }
 
-impl Later {
+impl DiscardDelay {
     /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already exceeds it.
     #[must_use]
     pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
@@ -79,7 +79,7 @@ impl Later {
         Self { when, wait_minutes: if waited_minutes < wait_minutes { wait_minutes } else { waited_minutes.saturating_mul(2) } }
     }
 
-    fn text(&self, freed: &Content) -> String {
+    fn text(&self, freed: &BlockContents) -> String {
         let how_much = if freed.written == freed.total() { "nothing" } else { "not everything" };
         format!("{how_much} has been sent yet: this filesystem sends {}; give --wait {}min", self.when, self.wait_minutes)
     }
@@ -87,19 +87,19 @@ impl Later {
 
 /// All observations of a proof.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct ProofObservations {
     /// Contents of the freed blocks.
-    pub freed: Content,
+    pub freed: BlockContents,
     /// Contents of the same blocks in a second read.
-    pub again: Content,
+    pub again: BlockContents,
     /// Contents of the blocks of kept files.
-    pub kept: Content,
+    pub kept: BlockContents,
     /// Arrival of the discards at each layer.
     pub arrival: Arrival,
     /// The drive's promise.
     pub promise: Promise,
     /// The filesystem delays its discards, and has not sent all of them.
-    pub later: Option<Later>,
+    pub later: Option<DiscardDelay>,
     /// Nothing was trimmed and online discard is off; holds the command that enables it.
     pub sends_nothing: Option<String>,
     /// A layer with a cache, which may serve reads of freed blocks from the cache.
@@ -108,8 +108,8 @@ pub struct Observed {
 
 /// The verdict and its explanation.
 #[must_use]
-pub fn judge(observed: &Observed) -> (VerdictKind, String) {
-    let Observed { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
+pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
+    let ProofObservations { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -197,14 +197,14 @@ pub fn disturbed_text(reused: u32, tries: u32) -> String {
 }
 
 /// A clause on the contents of the freed blocks.
-fn read_as(freed: &Content) -> String {
+fn read_as(freed: &BlockContents) -> String {
     match freed.written {
         0 => "no freed block that was read holds the data written".to_owned(),
         some => format!("{:.0} % of the freed blocks still hold the data written", 100.0 * some as f64 / freed.total() as f64),
     }
 }
 
-fn changed(freed: &Content, unsteady: bool, promise: Promise) -> String {
+fn changed(freed: &BlockContents, unsteady: bool, promise: Promise) -> String {
     let what = if freed.ones == freed.total() { "ones" } else { "data other than those written" };
     let steady = match (unsteady, promise) {
         (true, Promise::Same | Promise::Zeroes) => "; it differs from one reading to the next, which the drive promises not to do",
@@ -215,7 +215,7 @@ fn changed(freed: &Content, unsteady: bool, promise: Promise) -> String {
     format!("proved: no freed block holds the data written; they read as {what}{steady}")
 }
 
-fn partly(freed: &Content, promise: Promise) -> String {
+fn partly(freed: &BlockContents, promise: Promise) -> String {
     let share = 100.0 * freed.written as f64 / freed.total() as f64;
     let legal = match promise {
         Promise::Zeroes => "the drive promises zeroes but breaks that promise",
@@ -244,15 +244,15 @@ mod tests {
     use super::*;
     use crate::trim::verify::arrival::DiscardLoss;
 
-    fn content(zero: u64, ones: u64, written: u64, other: u64) -> Content {
-        Content { zero, ones, written, other }
+    fn content(zero: u64, ones: u64, written: u64, other: u64) -> BlockContents {
+        BlockContents { zero, ones, written, other }
     }
 
-    fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
+    fn observed(freed: BlockContents, lost_at: Option<&str>) -> ProofObservations {
         let lost =
             lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, reached_others: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
-        Observed {
+        ProofObservations {
             freed,
             again: freed,
             kept: content(0, 0, 10, 0),
@@ -287,22 +287,27 @@ mod tests {
             (content(10, 0, 0, 0), VerdictKind::Zeroed),
             (content(0, 0, 0, 10), VerdictKind::Changed),
         ] {
-            assert_eq!(judge(&Observed { cached_by: Some("dm-0 (vg-l)".into()), ..observed(freed, None) }).0, expected, "{freed:?}");
+            assert_eq!(
+                judge(&ProofObservations { cached_by: Some("dm-0 (vg-l)".into()), ..observed(freed, None) }).0,
+                expected,
+                "{freed:?}"
+            );
         }
-        let silent = Observed { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        let silent =
+            ProofObservations { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
         let (kind, text) = judge(&silent);
         assert_eq!((kind, kind.exit_status()), (VerdictKind::NotSent, NOT_PROVED));
         assert!(text.contains("mount -o remount,discard /x") && !text.contains("sda"), "{text}");
-        let sent_all_the_same = Observed { freed: content(10, 0, 0, 0), again: content(10, 0, 0, 0), ..silent };
+        let sent_all_the_same = ProofObservations { freed: content(10, 0, 0, 0), again: content(10, 0, 0, 0), ..silent };
         assert_eq!(judge(&sent_all_the_same).0, VerdictKind::Swallowed);
-        let damage = Observed { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
+        let damage = ProofObservations { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
         assert_eq!(judge(&damage).0, VerdictKind::Damage);
     }
 
     #[test]
     fn judge_delayed_discards_as_not_yet() {
-        let later = |waited| Some(Later::new("two minutes later", 3, Duration::from_secs(waited)));
-        let judged = |freed, lost_at, waited| judge(&Observed { later: later(waited), ..observed(freed, lost_at) });
+        let later = |waited| Some(DiscardDelay::new("two minutes later", 3, Duration::from_secs(waited)));
+        let judged = |freed, lost_at, waited| judge(&ProofObservations { later: later(waited), ..observed(freed, lost_at) });
         for (freed, lost_at, waited, words) in [
             (content(0, 0, 10, 0), Some("sda"), 10, "nothing has been sent yet: this filesystem sends two minutes later; give --wait 3min"),
             (
@@ -323,16 +328,16 @@ mod tests {
             assert_eq!((kind, kind.exit_status(), text.as_str()), (VerdictKind::NotYet, NOT_PROVED, words));
         }
         assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
-        let mut swallowed = Observed { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        let mut swallowed = ProofObservations { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
         swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), reached_others: false });
         assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 
     #[test]
     fn judge_names_broken_promise() {
-        let lying = Observed { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
+        let lying = ProofObservations { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
         assert!(judge(&lying).1.contains("breaks that promise"));
-        let unsteady = Observed { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
+        let unsteady = ProofObservations { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
         assert!(judge(&unsteady).1.contains("promises not to do"));
     }
 }

@@ -1,6 +1,6 @@
 //! Comparison of runs with a baseline: shared metrics, and differences in all other fields.
 
-use super::{Comparison, Options, Verdict, compare, exactly};
+use super::{ComparisonOptions, ComparisonVerdict, MetricComparison, compare, exactly};
 use crate::run::metrics;
 use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
@@ -22,7 +22,7 @@ pub struct Side<'a> {
 
 /// A metric of two sides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Name of the metric.
     pub name: String,
     /// Its unit.
@@ -32,18 +32,18 @@ pub struct Row {
     /// Repeats of the baseline and of the other side.
     pub repeats: (usize, usize),
     /// Comparison; "cannot tell" for sums over different numbers of systems.
-    pub comparison: Comparison,
+    pub comparison: MetricComparison,
     /// Comparison per system, if a side sums several systems and the metric is additive.
-    pub per_system: Option<Comparison>,
+    pub per_system: Option<MetricComparison>,
 }
 
 /// One side against the baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Against {
+pub struct BaselineComparison {
     /// Metrics of both sides, in the baseline's order.
-    pub figures: Vec<Row>,
+    pub figures: Vec<ComparisonRow>,
     /// Latency percentiles of both sides, by phase and operation.
-    pub latencies: Vec<Row>,
+    pub latencies: Vec<ComparisonRow>,
     /// Names of metrics that only one side has.
     pub not_shared: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub const fn adds_up(unit: Unit) -> bool {
 
 /// `other` against `baseline`.
 #[must_use]
-pub fn against(baseline: Side<'_>, other: Side<'_>, options: &Options) -> Against {
+pub fn against(baseline: Side<'_>, other: Side<'_>, options: &ComparisonOptions) -> BaselineComparison {
     let (a, b) = (pooled(baseline.runs, |run| run.metrics.clone()), pooled(other.runs, |run| run.metrics.clone()));
     let systems = (systems(baseline.runs), systems(other.runs));
     let (latencies_a, latencies_b) = (pooled(baseline.runs, latency_metrics), pooled(other.runs, latency_metrics));
@@ -66,7 +66,7 @@ pub fn against(baseline: Side<'_>, other: Side<'_>, options: &Options) -> Agains
     let mut not_shared = missing(&a, &b);
     not_shared.extend(missing(&b, &a));
     let exact = are_exact(baseline, other);
-    Against {
+    BaselineComparison {
         figures: rows(&a, &b, systems, exact, options),
         latencies: rows(&latencies_a, &latencies_b, (1, 1), exact, options),
         not_shared,
@@ -126,7 +126,7 @@ fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
     first
 }
 
-fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &Options) -> Vec<Row> {
+fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &ComparisonOptions) -> Vec<ComparisonRow> {
     let compare =
         |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better, options.statistic) } else { compare(a, b, better, options) };
     a.iter()
@@ -138,16 +138,19 @@ fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &
                 let share = |metric: &Metric, n: u32| metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>();
                 per_system = Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
                 if systems.0 != systems.1 {
-                    comparison.verdict = Verdict::CannotTell;
+                    comparison.verdict = ComparisonVerdict::CannotTell;
                 }
             }
             // A side without trims is not faster at trimming.
             let trims = comparison.a > 0.0 && comparison.b > 0.0;
-            if left.name == metrics::TRIM_SECONDS && !trims && matches!(comparison.verdict, Verdict::Better | Verdict::Worse) {
-                comparison.verdict = Verdict::Different;
+            if left.name == metrics::TRIM_SECONDS
+                && !trims
+                && matches!(comparison.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
+            {
+                comparison.verdict = ComparisonVerdict::Different;
             }
             let (name, unit, better) = (left.name.clone(), left.unit, left.better);
-            Row { name, unit, better, repeats: (left.samples.len(), right.samples.len()), comparison, per_system }
+            ComparisonRow { name, unit, better, repeats: (left.samples.len(), right.samples.len()), comparison, per_system }
         })
         .collect()
 }
@@ -372,12 +375,12 @@ mod tests {
         let netapp = run("NetApp FAS6240", &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(190_675.0))]);
         let (a, b) = ([emc], [netapp]);
         let sides = two(&a, &b);
-        let result = against(sides[0], sides[1], &Options::default());
+        let result = against(sides[0], sides[1], &ComparisonOptions::default());
         let row = &result.figures[0];
         let each = row.per_system.unwrap();
         assert_eq!(libm::floor(each.a), 124_405.0, "as published for each system");
         assert!((row.comparison.ratio.unwrap() - 0.383).abs() < 0.001 && (each.ratio.unwrap() - 1.533).abs() < 0.001);
-        assert_eq!((row.comparison.verdict, each.verdict), (Verdict::CannotTell, Verdict::CannotTell));
+        assert_eq!((row.comparison.verdict, each.verdict), (ComparisonVerdict::CannotTell, ComparisonVerdict::CannotTell));
         let warnings = warnings(&sides);
         assert!(warnings[0].text.contains("sums of independent systems are not one system"), "{warnings:?}");
     }
@@ -431,10 +434,10 @@ mod tests {
         let verdict = |a: &[f64], b: &[f64]| {
             let (a, b) = ([trims(a)], [trims(b)]);
             let sides = two(&a, &b);
-            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+            against(sides[0], sides[1], &ComparisonOptions::default()).figures[0].comparison.verdict
         };
-        assert_eq!([verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])], [Verdict::Different; 2]);
-        assert_eq!(verdict(&[5.0; 3], &[2.0; 3]), Verdict::Better);
+        assert_eq!([verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])], [ComparisonVerdict::Different; 2]);
+        assert_eq!(verdict(&[5.0; 3], &[2.0; 3]), ComparisonVerdict::Better);
     }
 
     #[test]
@@ -443,15 +446,19 @@ mod tests {
             |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
         let verdict = |a: &[Run], b: &[Run]| {
             let sides = two(a, b);
-            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+            against(sides[0], sides[1], &ComparisonOptions::default()).figures[0].comparison.verdict
         };
         let modelled = |seed, v| one(Provenance::Modelled, seed, v);
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.1)]), Verdict::Worse);
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), Verdict::Same);
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "a different seed is a different draw");
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.1)]), ComparisonVerdict::Worse);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), ComparisonVerdict::Same);
+        assert_eq!(
+            verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]),
+            ComparisonVerdict::CannotTell,
+            "a different seed is a different draw"
+        );
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), ComparisonVerdict::CannotTell);
         let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
-        assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
+        assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), ComparisonVerdict::NoDifference, "repeats under several seeds have a spread");
     }
 
     #[test]
@@ -477,11 +484,11 @@ mod tests {
         let one = |v: f64| run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]);
         let (a, b) = ([one(40.0), one(41.0), one(40.5)], [one(0.6), one(0.7), one(0.65)]);
         let sides = two(&a, &b);
-        let result = against(sides[0], sides[1], &Options::default());
-        assert_eq!((result.figures[0].repeats, result.figures[0].comparison.verdict), ((3, 3), Verdict::Better));
+        let result = against(sides[0], sides[1], &ComparisonOptions::default());
+        assert_eq!((result.figures[0].repeats, result.figures[0].comparison.verdict), ((3, 3), ComparisonVerdict::Better));
         assert!(result.not_shared.is_empty());
         let odd = [run("y", &[("other", Unit::Count, Better::Neither, &[1.0])])];
-        let result = against(sides[0], Side { label: "C", runs: &odd }, &Options::default());
+        let result = against(sides[0], Side { label: "C", runs: &odd }, &ComparisonOptions::default());
         assert!(result.figures.is_empty());
         assert_eq!(result.not_shared, ["delete.seconds", "other"]);
     }

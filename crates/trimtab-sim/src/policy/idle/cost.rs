@@ -5,7 +5,7 @@
 //!
 //! The cost per free extent is not separate: a Linux discard command is one range.
 
-use crate::policy::State;
+use crate::policy::PolicyState;
 use alloc::format;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -47,7 +47,7 @@ impl fmt::Display for TrimCost {
 }
 
 /// One observation: bytes and nanoseconds.
-type Sample = (f64, f64);
+type CostSample = (f64, f64);
 
 /// The fit: weighted means, and sums of squares around them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,7 +66,7 @@ pub(super) struct CostFit {
     /// Size of the last one.
     last: f64,
     /// An excluded outlier far above the expectation, and the number of observations since.
-    odd: Option<(Sample, u32)>,
+    odd: Option<(CostSample, u32)>,
 }
 
 impl CostFit {
@@ -98,7 +98,7 @@ impl CostFit {
         self.fit(bytes, nanos);
     }
 
-    fn begin_again(&mut self, samples: &[Sample]) {
+    fn begin_again(&mut self, samples: &[CostSample]) {
         *self = Self { last: self.last, ..Self::default() };
         samples.iter().for_each(|(bytes, nanos)| self.fit(*bytes, *nanos));
     }
@@ -240,14 +240,14 @@ impl CostFit {
     }
 
     /// Saved bit by bit, so that a restart changes no decision.
-    pub(super) fn save(&self, what: &str, state: &mut State) {
+    pub(super) fn save(&self, what: &str, state: &mut PolicyState) {
         if self.known() {
             self.clone().numbers().into_iter().for_each(|(name, number)| state.set(&format!("idle.{what}.{name}"), number.to_bits()));
         }
     }
 
     /// Restores saved numbers, or the default if they are invalid.
-    pub(super) fn restore(what: &str, state: &State) -> Self {
+    pub(super) fn restore(what: &str, state: &PolicyState) -> Self {
         let mut fit = Self::default();
         let complete = fit.numbers().into_iter().all(|(name, number)| {
             let kept = state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);

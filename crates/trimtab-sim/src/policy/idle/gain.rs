@@ -6,7 +6,7 @@
 //! bytes while W are written. Fewer drive writes mean less foreground wait, which is weighed
 //! against the wait for commands.
 
-use crate::policy::{Observation, State};
+use crate::policy::{Observation, PolicyState};
 use alloc::format;
 use alloc::string::String;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -43,7 +43,7 @@ impl SkippedExtents {
 
 /// Balance of a pass.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Gain {
+pub(super) struct PassBalance {
     /// Bytes written since the previous pass began; `None` before the first.
     written: Option<f64>,
     /// Bytes sent in this pass.
@@ -56,8 +56,8 @@ pub(super) struct Gain {
     pub(super) skipped: Option<SkippedExtents>,
 }
 
-impl Gain {
-    pub(super) fn restore(state: &State) -> Self {
+impl PassBalance {
+    pub(super) fn restore(state: &PolicyState) -> Self {
         let [below, waiting, gain] = ["below", "waiting", "gain"].map(|name| state.get(&format!("idle.left.{name}")));
         let skipped = below.zip(waiting).zip(gain);
         let skipped =
@@ -65,7 +65,7 @@ impl Gain {
         Self { skipped, ..Self::default() }
     }
 
-    pub(super) fn save(&self, state: &mut State) {
+    pub(super) fn save(&self, state: &mut PolicyState) {
         if let Some(SkippedExtents { below, waiting, gain }) = self.skipped {
             state.set("idle.left.below", below.0);
             state.set("idle.left.waiting", waiting.0);
@@ -138,7 +138,7 @@ mod tests {
     fn gain_per_gigabyte_matches_formula() {
         // No prior trim: 7 GB spare, 60 GB of data, a tenth of the free space written until the
         // next pass: 4 · 4e9 · 60 / (2 · 49) ns per GB.
-        let mut gain = Gain::default();
+        let mut gain = PassBalance::default();
         gain.begin(None);
         assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / 98.0) - 1.0).abs() < 1e-9);
         // Half of it: 27 GB spare.
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn pass_stops_where_latency_costs_more_than_gain() {
-        let mut gain = Gain::default();
+        let mut gain = PassBalance::default();
         gain.begin(Some(Bytes(8 * GB)));
         gain.add(20, 20e6, 100.0, 1.6e6);
         assert!(!gain.should_stop(&seen(), 10, Bytes(8 << 20)), "the largest are always sent");
@@ -167,9 +167,9 @@ mod tests {
         assert!(gain.should_stop(&seen(), 10, Bytes(2 << 20)));
         let text = gain.skipped.map(SkippedExtents::remark).unwrap_or_default();
         assert!(text.contains("below 2.10 MB") && text.contains("130 ms") && text.contains("126 ms"), "{text}");
-        let mut state = State::default();
+        let mut state = PolicyState::default();
         gain.save(&mut state);
-        assert_eq!(Gain::restore(&state).skipped, gain.skipped);
+        assert_eq!(PassBalance::restore(&state).skipped, gain.skipped);
         gain.next_round();
         assert!(!gain.should_stop(&seen(), 10, Bytes(2 << 20)), "measured in the previous round");
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn pass_without_collisions_never_stops() {
         for met in [0.0, 1.9] {
-            let mut gain = Gain::default();
+            let mut gain = PassBalance::default();
             gain.begin(Some(Bytes(1)));
             gain.add(1_000_000, 1.0, met, 5e9);
             assert!(!gain.should_stop(&seen(), 1, Bytes::MAX), "{met}");

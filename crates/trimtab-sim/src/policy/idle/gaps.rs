@@ -8,7 +8,7 @@
 //! A command is sent if the account covers its expected collisions.
 
 use super::IdleSettings;
-use super::moments::Moments;
+use super::moments::MomentSelector;
 use crate::policy::Observation;
 use alloc::boxed::Box;
 use trimtab_drive::units::Nanos;
@@ -117,7 +117,7 @@ impl Lengths {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Snapshot {
+struct GapSnapshot {
     now: Nanos,
     requests: u64,
     idle_since: Option<Nanos>,
@@ -126,7 +126,7 @@ struct Snapshot {
 
 /// State at the time a command was sent.
 #[derive(Clone, Copy, Debug)]
-struct SentAt {
+struct SendState {
     rate: f64,
     requests: u64,
     /// The command was overdue or exempt from waiting.
@@ -138,7 +138,7 @@ struct SentAt {
 /// Knowledge about foreground I/O, and the collision account.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
-    last: Option<Snapshot>,
+    last: Option<GapSnapshot>,
     lengths: Lengths,
     /// Recent requests per nanosecond, and the observed share of the averaging time.
     rate: f64,
@@ -147,9 +147,9 @@ pub(super) struct Gaps {
     request_at: Option<Nanos>,
     /// Collisions that may happen now.
     account: f64,
-    moments: Moments,
+    moments: MomentSelector,
     /// The command in flight.
-    sent: Option<SentAt>,
+    sent: Option<SendState>,
     /// The next command is overdue.
     urgent: bool,
     /// Gaps seen, and the number seen from beginning to end.
@@ -180,7 +180,7 @@ impl Gaps {
             rate_seen: 0.0,
             request_at: None,
             account: 1.0,
-            moments: Moments::new(),
+            moments: MomentSelector::new(),
             sent: None,
             urgent: false,
             seen: 0,
@@ -194,7 +194,7 @@ impl Gaps {
     /// any. Returns the number of its collisions.
     pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
         let Some(requests) = observation.requests else { return 0.0 };
-        let look = Snapshot { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
+        let look = GapSnapshot { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
         let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A restarted counter shows the requests since its restart.
@@ -313,7 +313,7 @@ impl Gaps {
     /// Records a command. The account does not pay for `cheap` ones.
     pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos, cheap: bool) {
         let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
-        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent || cheap, weight }));
+        (self.waiting, self.sent) = (None, Some(SendState { rate: self.rate, requests, urgent: self.urgent || cheap, weight }));
     }
 
     /// True if the last command was overdue or exempt from waiting.

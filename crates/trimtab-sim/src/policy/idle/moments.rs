@@ -15,7 +15,7 @@ const SEES_WITHIN: Nanos = Nanos::from_millis(100);
 
 /// Best recent moment, and the command it applies to.
 #[derive(Clone, Debug)]
-pub(super) struct Moments {
+pub(super) struct MomentSelector {
     best: f64,
     looked: Nanos,
     took_ns: f64,
@@ -23,7 +23,7 @@ pub(super) struct Moments {
     since: Option<(Nanos, u32)>,
 }
 
-impl Moments {
+impl MomentSelector {
     pub(super) const fn new() -> Self {
         Self { best: 1.0, looked: Nanos::ZERO, took_ns: 0.0, since: None }
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn moment_is_good_relative_to_recent_best() {
-        let mut moments = Moments::new();
+        let mut moments = MomentSelector::new();
         let mut good = |ms, took_ms: f64, meets, seen| moments.is_good(Nanos(ms * MS), took_ms * 1e6, meets, seen);
         assert!(!good(0, 1.0, 0.2, 0), "no comparison yet");
         assert!(!good(1, 1.0, 0.02, 3));

@@ -3,7 +3,7 @@
 
 use super::cost::{CostFit, GROSS, MEMORY, TrimCost};
 use super::{IdleSettings, whole_units};
-use crate::policy::{Observation, State};
+use crate::policy::{Observation, PolicyState};
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ const RECENT_MIN: usize = 4;
 
 /// Search for the piece size by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Search {
+pub(super) struct SizeSearch {
     pub(super) tried: u32,
     /// Consecutive trials without a measurement.
     pub(super) vain: u32,
@@ -65,9 +65,9 @@ impl Waits {
 
 /// Recent commands as bytes and nanoseconds, newest first.
 #[derive(Clone, Debug, Default)]
-struct Recent(VecDeque<(f64, f64)>);
+struct RecentCommands(VecDeque<(f64, f64)>);
 
-impl Recent {
+impl RecentCommands {
     fn add(&mut self, bytes: f64, nanos: f64) {
         self.0.truncate(RECENT - 1);
         self.0.push_front((bytes, nanos));
@@ -90,7 +90,7 @@ impl Recent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sent {
+pub(super) struct SentPiece {
     pub(super) commands: u64,
     pub(super) bytes: f64,
     /// 0 if nothing was sent.
@@ -102,7 +102,7 @@ pub(super) struct Sent {
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     commands: CostFit,
-    recent: Recent,
+    recent: RecentCommands,
     /// Maximum size of cheap commands sent back to back.
     at_once: Option<Bytes>,
     /// Cost of a part of a divisible window with all its commands.
@@ -113,26 +113,26 @@ pub(super) struct Pace {
     /// Request without a reply yet, and true for a trial.
     sent: Option<(TrimWindow, bool)>,
     /// Active until the size is known.
-    pub(super) search: Option<Search>,
+    pub(super) search: Option<SizeSearch>,
 }
 
 impl Pace {
-    pub(super) fn restore(state: &State) -> Self {
+    pub(super) fn restore(state: &PolicyState) -> Self {
         let commands = CostFit::restore("commands", state);
         let searching = !commands.known() || state.get("idle.searching").is_some_and(|flag| flag != 0);
         Self {
             commands,
-            recent: Recent::default(),
+            recent: RecentCommands::default(),
             at_once: None,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
             towards: state.get("idle.towards").map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
             sent: None,
-            search: searching.then(Search::default),
+            search: searching.then(SizeSearch::default),
         }
     }
 
-    pub(super) fn save(&self, state: &mut State) {
+    pub(super) fn save(&self, state: &mut PolicyState) {
         self.commands.save("commands", state);
         self.parts.save("parts", state);
         state.set("idle.searching", u64::from(self.search.is_some()));
@@ -148,7 +148,7 @@ impl Pace {
     }
 
     /// Processes cost and foreground wait of the last request; returns its result.
-    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
+    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<SentPiece> {
         let (sent, trial) = self.sent.take()?;
         let (piece, largest) = (self.piece(settings), self.commands.largest());
         if observation.put_off {
@@ -157,7 +157,7 @@ impl Pace {
         let Some(outcome) = observation.last_trim else {
             // Windows are retried after a while, trials are not.
             self.search = self.search.filter(|_| !trial);
-            return Some(Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO, trial });
+            return Some(SentPiece { commands: 0, bytes: 0.0, took: Nanos::ZERO, trial });
         };
         let discarded = sent_by(outcome, sent, piece);
         if let Some((commands, bytes)) = discarded {
@@ -185,7 +185,7 @@ impl Pace {
             self.search = None;
         }
         let (commands, bytes) = discarded.unwrap_or_default();
-        Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
+        Some(SentPiece { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
     }
 
     /// True if the largest measured command reaches the limit of trials by size.
@@ -350,7 +350,7 @@ mod tests {
     }
 
     fn fresh() -> Pace {
-        Pace::restore(&State::default())
+        Pace::restore(&PolicyState::default())
     }
 
     /// Has measured one command of 64 KiB that took `nanos`.
@@ -451,7 +451,7 @@ mod tests {
         pace.let_pass(0.3);
         pace.let_pass(0.0);
         assert_eq!(pace.towards, 2, "inconclusive, or no foreground wait");
-        let mut state = State::default();
+        let mut state = PolicyState::default();
         pace.save(&mut state);
         assert_eq!(Pace::restore(&state).towards, 2);
         pace.let_pass(0.2);
@@ -474,8 +474,8 @@ mod tests {
         };
         let outcome =
             |commands, took| TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(took), ..TrimOutcome::default() };
-        let nothing = Sent { commands: 0, bytes: 0.0, trial: false, took: Nanos::ZERO };
-        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(Sent { commands: 2, bytes: MIB as f64, trial: false, took: Nanos(7) }));
+        let nothing = SentPiece { commands: 0, bytes: 0.0, trial: false, took: Nanos::ZERO };
+        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(SentPiece { commands: 2, bytes: MIB as f64, trial: false, took: Nanos(7) }));
         assert_eq!([came_of(Some(&outcome(0, 7)), true), came_of(None, true)], [Some(nothing); 2]);
         assert_eq!(came_of(Some(&outcome(2, 7)), false), None);
     }
@@ -506,7 +506,7 @@ mod tests {
         assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
         assert!(pace.decide_at_once(&settings(), true) && !pace.decide_at_once(&settings(), false));
-        pace.recent = Recent(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
+        pace.recent = RecentCommands(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
         assert!(!pace.decide_at_once(&settings(), true), "no longer cheap");
     }
 

@@ -14,7 +14,7 @@ const REST: u64 = 7;
 
 /// Required and observed quiet of the device.
 #[derive(Clone, Debug)]
-pub(super) struct Quiet {
+pub(super) struct QuietTracker {
     /// End of the rest after the last request.
     rest_until: Nanos,
     /// Currently required idle time.
@@ -25,7 +25,7 @@ pub(super) struct Quiet {
     waiting: Option<(Nanos, Nanos)>,
 }
 
-impl Quiet {
+impl QuietTracker {
     pub(super) const fn new(settings: &IdleSettings) -> Self {
         Self { rest_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
     }
@@ -97,13 +97,13 @@ mod tests {
         IdleSettings { quiet: Nanos(100 * MS), patience: Nanos(60_000 * MS), ..IdleSettings::default() }
     }
 
-    fn wait(quiet: &mut Quiet, now: u64, idle: Option<u64>) -> Option<u64> {
+    fn wait(quiet: &mut QuietTracker, now: u64, idle: Option<u64>) -> Option<u64> {
         quiet.must_wait(&settings(), &at(now, idle)).map(|until| until.0 - now)
     }
 
     #[test]
     fn quiet_waits_for_the_remaining_idle_time() {
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         assert_eq!(wait(&mut quiet, START, Some(40 * MS)), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START, None), Some(100 * MS));
         assert_eq!(wait(&mut quiet, START, Some(100 * MS - 1)), Some(500_000), "never less than half a millisecond");
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn quiet_rests_seven_request_times_up_to_patience() {
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         quiet.rest(&settings(), Nanos(START), Nanos(10 * MS));
         assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(70 * MS));
         assert_eq!(wait(&mut quiet, START + 70 * MS - 1, Some(900 * MS)), Some(1));
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn quiet_is_lowered_after_four_times_without_any() {
         // Gaps of 60 ms were seen: half of that. The next period sees none.
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         assert_eq!(wait(&mut quiet, START, Some(60 * MS)), Some(40 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS - 1, None), Some(100 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
@@ -136,11 +136,11 @@ mod tests {
         assert_eq!(wait(&mut quiet, START + 522 * MS, None), Some(500_000));
         assert_eq!(wait(&mut quiet, START + 522 * MS, Some(0)), None);
         // Gaps of 99 ms: half of one is less than half of the requirement.
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         wait(&mut quiet, START, Some(99 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(49 * MS + MS / 2));
         // A piece restarts the wait and forgets the gaps.
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         quiet.sent(Nanos(START + 300 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(100 * MS));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn quiet_requests_more_at_four_times_the_space() {
-        let mut quiet = Quiet::new(&settings());
+        let mut quiet = QuietTracker::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
         assert_eq!(wait(&mut quiet, START + 401 * MS, Some(120 * MS - 1)), None);
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn patience_ends() {
-        let mut quiet = Quiet::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
-        let wait = |quiet: &mut Quiet, now: u64| quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now);
+        let mut quiet = QuietTracker::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
+        let wait = |quiet: &mut QuietTracker, now: u64| quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now);
         assert_eq!(wait(&mut quiet, START), Some(50_000 * MS));
         assert_eq!(wait(&mut quiet, START + 50_000 * MS), Some(10_000 * MS), "no longer than patience lasts");
         assert_eq!([wait(&mut quiet, START + 60_000 * MS - 1), wait(&mut quiet, START + 60_000 * MS)], [Some(1), None]);

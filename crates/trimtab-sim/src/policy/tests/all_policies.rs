@@ -28,7 +28,7 @@ proptest! {
         rig.tail = if tails { Bytes(4096) } else { Bytes::MAX };
         rig.fail_share = fail_share;
         let spec: PolicySpec = which.parse().unwrap();
-        let mut policy = spec.build(&State::default());
+        let mut policy = spec.build(&PolicyState::default());
         for _ in 0..20 {
             rig.write_and_free(40);
             let pause = rig.rng.below(DAY / 4);
@@ -101,12 +101,12 @@ fn failed_window_is_kept_and_retried_with_backoff() {
 /// Reported state of a pass in progress, and the state stored for it.
 #[test]
 fn pass_progress_survives_restart_under_every_policy() {
-    let mut now: Box<dyn Policy> = Box::new(Now::new(Bytes::ZERO, &State::default()));
+    let mut now: Box<dyn Policy> = Box::new(NowPolicy::new(Bytes::ZERO, &PolicyState::default()));
     assert_eq!((now.name(), now.running()), ("now", false));
     for text in PolicySpec::NAMES.into_iter().chain(["now"]) {
         let (spec, is_now) = (text.parse::<PolicySpec>().unwrap_or(PolicySpec::None), text == "now");
-        let build = |state: &State| if is_now { Box::new(Now::new(Bytes::ZERO, state)) } else { spec.build(state) };
-        let mut policy = if is_now { core::mem::replace(&mut now, build(&State::default())) } else { build(&State::default()) };
+        let build = |state: &PolicyState| if is_now { Box::new(NowPolicy::new(Bytes::ZERO, state)) } else { spec.build(state) };
+        let mut policy = if is_now { core::mem::replace(&mut now, build(&PolicyState::default())) } else { build(&PolicyState::default()) };
         let mut rig = Rig::new(3, Bytes::MAX, CHEAP, 1);
         rig.now = S;
         let said = |policy: &dyn Policy| (policy.running(), policy.another_follows(), policy.remark());

@@ -82,14 +82,14 @@ fn idle_learns_piece_size_from_cost() {
     let within = 4_999_000 * 1024 / 9_000;
     for (ns_per_kib, from, to) in [(9_000, within / 10 * 9, within), (0, WINDOW, 1 << 30)] {
         let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib, command_ns: 1000, ..CHEAP }, 1);
-        let mut policy = Idle::new(IdleSettings::default(), &State::default());
+        let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
         for _ in 0..10 {
             rig.units.fill(Unit::Freed);
             rig.forced = true;
             rig.run(&mut policy, rig.now + 1000 * S);
         }
         assert!((from..=to).contains(&policy.piece().0), "{} at {ns_per_kib} ns/KiB", policy.piece());
-        let again = Idle::new(IdleSettings::default(), &policy.state());
+        let again = IdlePolicy::new(IdleSettings::default(), &policy.state());
         assert_eq!(again.piece(), policy.piece(), "restored from state");
     }
 }
@@ -98,7 +98,7 @@ fn idle_learns_piece_size_from_cost() {
 fn idle_sends_few_commands_at_fixed_cost() {
     // 64 KiB pieces would be 65,536 commands of 6 ms for 4 GiB of undivided windows.
     let mut rig = Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
-    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     rig.run(&mut policy, 50_000 * S);
     assert_eq!(rig.freed(), 0);
@@ -115,7 +115,7 @@ fn idle_sends_few_commands_without_io_scheduler() {
     let mut rig = Rig::new(512, Bytes::MAX, drive, 1);
     rig.first_come = true;
     rig.arrivals = (0..200_000).map(|i| i * 5 * MS).rev().collect();
-    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     rig.run(&mut policy, 1000 * S);
     assert_eq!(rig.freed(), 0);
@@ -134,7 +134,7 @@ fn idle_tries_tails_before_tiny_commands() {
         rig.tail = Bytes(4096);
         rig.first_come = true;
         rig.arrivals = (0..200_000).map(|i| i * 5 * MS).rev().collect();
-        let mut policy = Idle::new(IdleSettings::default(), &State::default());
+        let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
         rig.forced = true;
         rig.run(&mut policy, 10_000 * S);
         assert_eq!(rig.freed(), 0);
@@ -167,7 +167,7 @@ fn idle_splits_fragmented_window_into_short_requests() {
 fn idle_ignores_a_single_delayed_trial() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
     rig.tail = Bytes(4096);
-    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     while !matches!(rig.decide(&mut policy), Action::Trim(_)) {
         rig.now += 100 * MS;
@@ -203,7 +203,7 @@ fn idle_trials_end_when_device_splits_commands() {
 #[test]
 fn idle_requires_full_quiet_after_load_ends() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
-    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.arrivals = (0..10_000).map(|i| i * MS).rev().collect();
     rig.forced = true;
     rig.run(&mut policy, 10 * S);
@@ -264,7 +264,7 @@ fn idle_trials_end_when_nothing_is_free() {
 #[test]
 fn idle_detects_that_budget_has_become_reachable() {
     let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib: 0, command_ns: 8_000_000, ..CHEAP }, 1);
-    let mut policy = Idle::new(IdleSettings::default(), &State::default());
+    let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     rig.run(&mut policy, 1000 * S);
     assert!(policy.remark().is_some());

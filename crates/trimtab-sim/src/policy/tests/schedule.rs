@@ -22,7 +22,7 @@ proptest! {
         let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: step, ..CHEAP }, seed);
         rig.scale = 1024;
         let spec: PolicySpec = "adaptive:at-most=0s:poll=5s".parse().unwrap();
-        let mut policy = spec.build(&State::default());
+        let mut policy = spec.build(&PolicyState::default());
         rig.run(&mut *policy, S);
         let mut lost = 0;
         for i in 0..400 {
@@ -94,7 +94,7 @@ fn adaptive_keeps_minimum_interval() {
 fn nightly_runs_at_its_hour_and_catches_up() {
     let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
     let spec: PolicySpec = "batched:nightly=3h".parse().unwrap();
-    let mut policy = spec.build(&State::default());
+    let mut policy = spec.build(&PolicyState::default());
     rig.run(&mut *policy, 2 * DAY);
     assert_eq!(rig.passes, [3 * 3600 * S, DAY + 3 * 3600 * S]);
     // Off from the evening until noon two days later.
@@ -122,7 +122,7 @@ fn at_shutdown_trims_once_and_timer_never_delays_it() {
 fn adaptive_keeps_minimum_interval_after_restart() {
     let spec: PolicySpec = "adaptive:at-most=1h:at-least=10h".parse().unwrap();
     let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
-    let mut policy = spec.build(&State::default());
+    let mut policy = spec.build(&PolicyState::default());
     rig.run(&mut *policy, S);
     rig.written += 1 << 40;
     rig.run(&mut *policy, 60 * S);

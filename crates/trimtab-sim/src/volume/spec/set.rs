@@ -2,13 +2,13 @@
 
 use super::VolumeSpec;
 use crate::run::Field;
-use crate::setting::{ABOVE_0, Named, Setting};
+use crate::setting::{ABOVE_0, NamedSetting, Setting};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 impl VolumeSpec {
-    fn settings(&mut self) -> [Named<'_>; 35] {
+    fn settings(&mut self) -> [NamedSetting<'_>; 35] {
         let (journal, writeback, layer, host) = (&mut self.journal, &mut self.writeback, &mut self.block_layer, &mut self.host);
         [
             ("start", Setting::size(&mut self.start)),

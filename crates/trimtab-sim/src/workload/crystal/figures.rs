@@ -1,6 +1,6 @@
 //! Metrics of the test sets: of single tests, and of rounds over bytes written.
 
-use crate::analysis::change_points::{self, ChangePoint, Options};
+use crate::analysis::change_points::{self, ChangePoint, ChangePointOptions};
 use crate::analysis::steady::{SteadyState, steady_state};
 use crate::run::metrics;
 use crate::run::{Axis, Better, LatencyPart, Metric, Phase, Series, Unit};
@@ -126,7 +126,7 @@ fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
     let written: Vec<Bytes> = groups.iter().map(|g| g.3).collect();
     let each: Vec<Bytes> =
         (0..written.len()).map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] })).collect();
-    let knees = change_points::knees(&rounds, &Options::default());
+    let knees = change_points::knees(&rounds, &ChangePointOptions::default());
     let steady = steady_state(&rounds, &each, target_size, knees.last().map_or(0, |knee| knee.index));
     Trend {
         phase: name.to_string(),

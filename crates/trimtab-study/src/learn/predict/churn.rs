@@ -13,7 +13,7 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 
 /// Capacity of the scaled-down drives, as in the sensitivity studies.
 const SIZE: Bytes = Bytes(1_000_000_000);
@@ -55,7 +55,7 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
         (ageing.size, ageing.thorough) = (SIZE, false);
         let policy: PolicySpec = policy.parse().ok()?;
         let (run, end) = ageing.run(&policy, &mut ()).ok()?;
-        if end != End::Complete {
+        if end != RunEnd::Complete {
             return None;
         }
         all.push(Figure { workload, what: What::Rate, value: mean(&run, RATE_STEADY)? });

@@ -22,12 +22,12 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Difference> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
-    let compared = compare::compare(b, a, Better::Lower, &compare::Options::default());
+    let compared = compare::compare(b, a, Better::Lower, &compare::ComparisonOptions::default());
     let ratio = compared.ratio?;
     let least = |x: &[f64]| x.iter().copied().fold(f64::MAX, f64::min);
     let most = |x: &[f64]| x.iter().copied().fold(f64::MIN, f64::max);
     let measurable = if a.len().min(b.len()) >= REPEATS_MIN {
-        matches!(compared.verdict, compare::Verdict::Better | compare::Verdict::Worse)
+        matches!(compared.verdict, compare::ComparisonVerdict::Better | compare::ComparisonVerdict::Worse)
     } else {
         (least(a) > most(b) || most(a) < least(b)) && (ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW)
     };

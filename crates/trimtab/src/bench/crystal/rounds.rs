@@ -13,10 +13,10 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use trimtab_sim::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
-use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::passes::Passes;
-use trimtab_sim::runner::recorder::{Recorded, Recorder, merge_phases};
-use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::runner::recorder::{Recorder, RunRecording, merge_phases};
+use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{TargetError, TargetResult};
 use trimtab_sim::workload::crystal::Position;
 use trimtab_sim::workload::crystal::figures::{self, Pass};
@@ -30,7 +30,7 @@ const SAVED_BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Rounds {
     file: PathBuf,
-    header: Header,
+    header: RunHeader,
     /// Position where this process started.
     resumed: Position,
     /// Bytes written, including earlier processes and preparations.
@@ -135,10 +135,10 @@ impl Rounds {
 
     /// Adds the results of earlier processes to those of this one. An interrupted pass is left
     /// out.
-    pub fn complete(&self, outcome: &mut Outcome) {
+    pub fn complete(&self, outcome: &mut RunOutcome) {
         outcome.recorded.phases.truncate(self.passes.seen());
         outcome.recorded.phases = self.merged(std::mem::take(&mut outcome.recorded.phases));
-        let later = Recorded { phases: Vec::new(), series: std::mem::take(&mut outcome.recorded.series) };
+        let later = RunRecording { phases: Vec::new(), series: std::mem::take(&mut outcome.recorded.series) };
         outcome.recorded.series = self.earlier_series.clone();
         outcome.recorded.append(later, Nanos(self.time_before));
     }
@@ -156,9 +156,9 @@ impl Rounds {
 
     /// Adds maximum, steady level and knees to the run. The file of a complete series is removed,
     /// that of an interrupted one stays.
-    pub fn describe(self, context: &Context, run: &mut Run, end: &End, steady_size: Bytes) -> anyhow::Result<()> {
+    pub fn describe(self, context: &Context, run: &mut Run, end: &RunEnd, steady_size: Bytes) -> anyhow::Result<()> {
         let written = self.written;
-        if *end == End::Complete {
+        if *end == RunEnd::Complete {
             self.forget()?;
         } else {
             self.save(written, run.phases.clone(), run.series.clone())?;
@@ -200,7 +200,7 @@ impl Rounds {
     }
 
     fn save(&self, written: Bytes, phases: Vec<Phase>, series: Vec<Series>) -> anyhow::Result<()> {
-        let mut run = self.header.clone().into_run(Recorded { phases, series }, false);
+        let mut run = self.header.clone().into_run(RunRecording { phases, series }, false);
         run.settings.push(Field::new("target", run.target_label.clone()));
         let saved = Saved {
             schema: SCHEMA.to_owned(),

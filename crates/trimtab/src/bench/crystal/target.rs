@@ -15,7 +15,7 @@ use trimtab_linux::session::safety::{self, Guard, Workspace, consent};
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{TargetKind, Warning};
-use trimtab_sim::runner::{Outcome, blocks};
+use trimtab_sim::runner::{RunOutcome, blocks};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::target::drive::DriveTarget;
@@ -94,7 +94,7 @@ impl Target {
     }
 
     /// Runs the workload on the target.
-    pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> Outcome {
+    pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> RunOutcome {
         match self {
             Self::Real { target, .. } => blocks::run(&mut workload, target.as_mut(), watch),
             Self::Modelled(target) => worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref()),

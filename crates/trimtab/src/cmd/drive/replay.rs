@@ -13,7 +13,7 @@ use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::simulate::replay::Outcome;
+use trimtab_sim::simulate::replay::ReplayOutcome;
 use trimtab_study::document::Table;
 use trimtab_vssd::status::ByKind;
 use trimtab_vssd::trace::timing;
@@ -98,7 +98,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
+fn as_json(trim: &str, outcome: &ReplayOutcome) -> serde_json::Value {
     json!({
         "trim": trim,
         "took_ns": outcome.took.0,
@@ -110,11 +110,12 @@ fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
     })
 }
 
-fn in_words(outcomes: &[(String, Outcome)]) -> String {
+fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
     let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never sent"]);
     for (trim, outcome) in outcomes {
-        let p99 =
-            |done: &trimtab_vssd::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };
+        let p99 = |done: &trimtab_vssd::engine::RequestTally| {
+            if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() }
+        };
         table.row([
             trim.clone(),
             outcome.took.to_string(),

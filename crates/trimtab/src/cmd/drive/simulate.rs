@@ -20,12 +20,12 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_sim::simulate::few;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 use trimtab_vssd::trace::timing::{self, Timing};
@@ -228,26 +228,26 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
     }
     let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
-    let bar = Mutex::new(Shared { bar: Progress::new(context, "simulate", Counting::Bytes, total), written: 0 });
-    let results: Vec<anyhow::Result<(Run, End)>> =
+    let bar = Mutex::new(Shared { bar: Progress::new(context, "simulate", ProgressUnit::Bytes, total), written: 0 });
+    let results: Vec<anyhow::Result<(Run, RunEnd)>> =
         crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }));
     drop(bar);
     let mut runs = Vec::new();
-    let mut end = End::Complete;
+    let mut end = RunEnd::Complete;
     for ((result, drive), (_, spec)) in results.into_iter().zip(&loaded).zip(&specs) {
         let (mut run, this_end) = result?;
         run.warnings.extend(few::superblocks(&drive.spec, spec));
         recipe::note_drive(&mut run, drive);
         runs.push(run);
-        if end == End::Complete {
+        if end == RunEnd::Complete {
             end = this_end;
         }
     }
     report_runs(context, &runs)?;
     match end {
-        End::Complete => Ok(ExitCode::SUCCESS),
-        End::Interrupted => Err(Interrupted.into()),
-        End::Failed(error) => Err(error.into()),
+        RunEnd::Complete => Ok(ExitCode::SUCCESS),
+        RunEnd::Interrupted => Err(InterruptError.into()),
+        RunEnd::Failed(error) => Err(error.into()),
     }
 }
 

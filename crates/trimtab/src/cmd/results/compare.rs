@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{NOT_PROVED, WORSE};
-use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, unlike, warnings};
-use trimtab_sim::analysis::compare::{Options, Statistic, Verdict};
+use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Side, against, unlike, warnings};
+use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict, Statistic};
 use trimtab_sim::run::{Better, Run};
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every shared
@@ -84,11 +84,11 @@ fn allowance(text: &str) -> Result<f64, String> {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
-    let options = Options {
+    let options = ComparisonOptions {
         statistic: if args.median { Statistic::Median } else { Statistic::Mean },
         confidence: args.confidence / 100.0,
         seed: args.seed,
-        ..Options::default()
+        ..ComparisonOptions::default()
     };
     if let Some(studies) = studies(&store, &args.sides)? {
         let rows = super::studies::compare(&studies, &options, form, context)?;
@@ -124,7 +124,7 @@ pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
 }
 
 /// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not proved.
-fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context: &Context) -> anyhow::Result<ExitCode> {
+fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a ComparisonRow)>, context: &Context) -> anyhow::Result<ExitCode> {
     let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
     let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
     let missing: Vec<&str> =
@@ -139,10 +139,10 @@ fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context:
     for (name, row) in &rows {
         let Some(percent) = worse_by(row).filter(|percent| *percent > allowed) else { continue };
         // A negligible difference still exceeds a stricter limit.
-        let measured = matches!(row.comparison.verdict, Verdict::Worse | Verdict::Negligible);
+        let measured = matches!(row.comparison.verdict, ComparisonVerdict::Worse | ComparisonVerdict::Negligible);
         let what = if measured {
             "worse"
-        } else if row.comparison.verdict == Verdict::CannotTell {
+        } else if row.comparison.verdict == ComparisonVerdict::CannotTell {
             "perhaps worse"
         } else {
             continue;
@@ -156,7 +156,7 @@ fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context:
 
 /// The deficit to the baseline, in per cent; `None` for a figure without a direction of
 /// improvement or without a ratio.
-fn worse_by(row: &Row) -> Option<f64> {
+fn worse_by(row: &ComparisonRow) -> Option<f64> {
     let ratio = row.comparison.ratio?;
     match row.better {
         Better::Lower => Some((ratio - 1.0) * 100.0),
@@ -166,7 +166,7 @@ fn worse_by(row: &Row) -> Option<f64> {
 }
 
 /// One row per figure and latency of each side.
-fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a Against)>) -> String {
+fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a BaselineComparison)>) -> String {
     let mut terse = Terse::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
     for (side, against) in others {
         for row in against.figures.iter().chain(&against.latencies) {

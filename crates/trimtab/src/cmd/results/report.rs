@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{Side, against, warnings};
 use trimtab_sim::run::Run;
 use trimtab_study::document::{Document, Section};
@@ -94,7 +94,7 @@ fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
         studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Verdict::of)).collect();
     let named =
         ids.iter().zip(&verdicts).zip(&labels).filter_map(|((id, verdict), label)| Some(Named { label, id, verdict: verdict.as_ref()? }));
-    study_comparison::document(&named.collect::<Vec<_>>(), &Options::default())
+    study_comparison::document(&named.collect::<Vec<_>>(), &ComparisonOptions::default())
 }
 
 /// Renders one run completely. For several runs: the differences first, then charts of all
@@ -109,7 +109,7 @@ fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     let sides: Vec<Side<'_>> = runs.iter().zip(&labels).map(|((_, run), label)| Side { label, runs: std::slice::from_ref(*run) }).collect();
     super::compare::check_workloads(&sides)?;
     let ids: Vec<String> = runs.iter().map(|(id, _)| id.clone()).collect();
-    let options = Options::default();
+    let options = ComparisonOptions::default();
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let mut whole = report::compare::document(&sides, &ids, options.confidence, &others, &warnings(&sides));
     let pictures = report::compare::pictures(&sides);

@@ -9,8 +9,8 @@ use crate::store::shape::comparison::FiguresV1;
 use serde::Serialize;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_sim::analysis::compare::Options;
-use trimtab_sim::analysis::compare::runs::Row;
+use trimtab_sim::analysis::compare::ComparisonOptions;
+use trimtab_sim::analysis::compare::runs::ComparisonRow;
 use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
 
@@ -34,7 +34,12 @@ struct CellV1 {
 
 /// Compares studies with the first of them, prints the result, and returns the headline
 /// figures with their cells.
-pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
+pub fn compare(
+    studies: &[Kept],
+    options: &ComparisonOptions,
+    form: Form,
+    context: &Context,
+) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
     let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
     if form == Form::Tsv {
         return Err(UsageError::new("a comparison of studies has no tab-separated form").hint("use --json or --as markdown").into());
@@ -60,7 +65,7 @@ pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Contex
 
 /// The headline figures of runs that both sides have, and the runs that only one side has. If
 /// a side has several targets, compares studies of the same target.
-fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, Row)>, Vec<String>) {
+fn paired(base: &[Study], other: &[Study], options: &ComparisonOptions) -> (Vec<(String, ComparisonRow)>, Vec<String>) {
     if let ([a], [b]) = (base, other) {
         return (study_comparison::headlines(a, b, options), study_comparison::only_in_one(a, b));
     }
@@ -77,7 +82,7 @@ fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, R
     (rows, only)
 }
 
-fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {
+fn section(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only: &[String]) -> Section {
     let title = "The figure that matters of each run; compare two runs for all others.";
     Section::new(
         format!("{} against {}", id.short(), base.short()),
@@ -85,8 +90,8 @@ fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> S
     )
 }
 
-fn shape(base: RunId, id: RunId, rows: &[(String, Row)], only_in_one: Vec<String>) -> Compared {
-    let one = |(cell, row): &(String, Row)| CellV1 {
+fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: Vec<String>) -> Compared {
+    let one = |(cell, row): &(String, ComparisonRow)| CellV1 {
         cell: cell.clone(),
         figure: row.name.clone(),
         unit: row.unit.name(),

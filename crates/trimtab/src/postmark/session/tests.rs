@@ -5,7 +5,7 @@ use super::*;
 use std::path::PathBuf;
 use trimtab_linux::session::runner::together;
 use trimtab_linux::target::null::NullFiles;
-use trimtab_sim::runner::End;
+use trimtab_sim::runner::RunEnd;
 use trimtab_sim::workload::postmark::Postmark;
 
 /// A recorded session.
@@ -62,7 +62,7 @@ impl Runner for Scripted {
         let run = Postmark::new(&settings)?.in_existing_locations();
         let mut streams = [(Announced::new(run, Some(&announcer)), NullFiles::new())];
         let outcome = together::run(&mut streams, &mut &announcer);
-        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(outcome.end, RunEnd::Complete);
         let counts = streams[0].0.run.counts();
         let mut totals = Totals::default();
         totals.add(&settings, &counts);

@@ -3,7 +3,7 @@
 
 use super::words::{erase_cycles, percent, spaced, time_of_use};
 use trimtab_drive::units::three_digits;
-use trimtab_sim::analysis::change_points::{Options, knees};
+use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
 use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
@@ -197,7 +197,7 @@ fn text_if_flat(title: &str, block: Block) -> Block {
 /// The steepest fall of a rate.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
-    let found = knees(&series.y, &Options::default());
+    let found = knees(&series.y, &ChangePointOptions::default());
     let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
     let x = series.begins_at(deepest.index) as f64 * GB;
     Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })

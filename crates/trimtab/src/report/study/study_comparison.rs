@@ -4,8 +4,8 @@ use super::surroundings::Surroundings;
 use super::words::spaced;
 use super::{first_screen, full_report, months, pictures};
 use trimtab_drive::units::three_digits;
-use trimtab_sim::analysis::compare::Options;
-use trimtab_sim::analysis::compare::runs::{Row, Side, against};
+use trimtab_sim::analysis::compare::ComparisonOptions;
+use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;
 use trimtab_sim::run::shown::{headline, quantity, ratio};
 use trimtab_study::document::{Block, Chart, ChartKind, Document, Dot, Film, Heat, Section, Table, Use};
@@ -41,7 +41,7 @@ const DECIDING: [&str; 6] = [FOREGROUND, SPARSE_WAIT, BUSY_WAIT, RATE_STEADY, WA
 /// Runs that both studies have, with the deciding metrics, or the headline metric of the
 /// workload.
 #[must_use]
-pub fn deciding(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
+pub fn deciding(base: &Study, other: &Study, options: &ComparisonOptions) -> Vec<(String, ComparisonRow)> {
     pairs(base, other, options, |run, row| {
         let any = run.metrics.iter().any(|metric| DECIDING.contains(&metric.name.as_str()));
         if any { DECIDING.contains(&row.name.as_str()) } else { is_headline(run, row) }
@@ -50,15 +50,20 @@ pub fn deciding(base: &Study, other: &Study, options: &Options) -> Vec<(String, 
 
 /// Runs that both studies have, each with its headline metric.
 #[must_use]
-pub fn headlines(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
+pub fn headlines(base: &Study, other: &Study, options: &ComparisonOptions) -> Vec<(String, ComparisonRow)> {
     pairs(base, other, options, is_headline)
 }
 
-fn is_headline(run: &Run, row: &Row) -> bool {
+fn is_headline(run: &Run, row: &ComparisonRow) -> bool {
     headline(run.metrics.clone()).is_some_and(|metric| metric.name == row.name)
 }
 
-fn pairs(base: &Study, other: &Study, options: &Options, shown: impl Fn(&Run, &Row) -> bool) -> Vec<(String, Row)> {
+fn pairs(
+    base: &Study,
+    other: &Study,
+    options: &ComparisonOptions,
+    shown: impl Fn(&Run, &ComparisonRow) -> bool,
+) -> Vec<(String, ComparisonRow)> {
     let mut pairs = Vec::new();
     for a in base.all() {
         let Some(b) = other.all().find(|b| cell(b) == cell(a)) else { continue };
@@ -79,7 +84,13 @@ pub fn only_in_one(base: &Study, other: &Study) -> Vec<String> {
 /// A table of matching runs of two studies, optionally with intervals, and the unmatched
 /// runs.
 #[must_use]
-pub fn blocks(labels: [&str; 2], title: &str, rows: &[(String, Row)], only: &[String], interval: Option<&Options>) -> Vec<Block> {
+pub fn blocks(
+    labels: [&str; 2],
+    title: &str,
+    rows: &[(String, ComparisonRow)],
+    only: &[String],
+    interval: Option<&ComparisonOptions>,
+) -> Vec<Block> {
     let mut blocks = vec![match rows {
         [] => Block::Text("They share no run.".to_owned()),
         _ => Block::Table(table(labels, title, rows, interval)),
@@ -90,7 +101,7 @@ pub fn blocks(labels: [&str; 2], title: &str, rows: &[(String, Row)], only: &[St
     blocks
 }
 
-fn table([base, other]: [&str; 2], title: &str, rows: &[(String, Row)], interval: Option<&Options>) -> Table {
+fn table([base, other]: [&str; 2], title: &str, rows: &[(String, ComparisonRow)], interval: Option<&ComparisonOptions>) -> Table {
     let ratios = if interval.is_some() { format!("{other} / {base}") } else { "ratio".to_owned() };
     let confidence = interval.map(|options| format!("{} % interval", three_digits(options.confidence * 100.0).trim_end_matches(".0")));
     let mut header = vec!["run", "figure", base, other, &ratios];
@@ -115,7 +126,7 @@ fn table([base, other]: [&str; 2], title: &str, rows: &[(String, Row)], interval
 /// The report: recommendations, combined pictures, each study against the first, and folded
 /// details of each.
 #[must_use]
-pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
+pub fn document(studies: &[Named<'_>], options: &ComparisonOptions) -> Document {
     let mut sections = vec![Section::new("Recommendations", answers(studies))];
     sections.extend(cost_and_gain(studies));
     if let Some((base, others)) = studies.split_first() {

@@ -10,7 +10,7 @@ use crate::report::{html, text};
 use fixtures::{run, three, whole};
 use latency::met;
 use std::time::Duration;
-use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document};
 use trimtab_study::study::ageing::RATE_STEADY;
@@ -250,7 +250,7 @@ fn comparison_has_ratios_and_pictures_of_both() {
     second.runs.retain(|run| run.policy != "adaptive");
     let named =
         [Named { label: "A", id: "aaaa", verdict: &Verdict::of(&first) }, Named { label: "B", id: "bbbb", verdict: &Verdict::of(&second) }];
-    let document = study_comparison::document(&named, &Options::default());
+    let document = study_comparison::document(&named, &ComparisonOptions::default());
     let shown = anstream::adapter::strip_str(&text::render_at(&document, None)).to_string();
     let row = |cell: &str, figure: &str| {
         let line = shown

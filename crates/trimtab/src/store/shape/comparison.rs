@@ -2,8 +2,8 @@
 
 use crate::store::RunId;
 use serde::Serialize;
-use trimtab_sim::analysis::compare::Comparison;
-use trimtab_sim::analysis::compare::runs::{Against, Row};
+use trimtab_sim::analysis::compare::MetricComparison;
+use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow};
 use trimtab_sim::run::json::Float;
 use trimtab_sim::run::{Better, Run, Unit, Warning};
 
@@ -70,7 +70,12 @@ impl<'a> ComparisonV1<'a> {
     /// Builds it from sides (label, runs), the first being the baseline, and from the results of
     /// the further sides in their order.
     #[must_use]
-    pub fn new(sides: &'a [(String, Vec<(RunId, Run)>)], confidence: f64, others: &'a [Against], warnings: &'a [Warning]) -> Self {
+    pub fn new(
+        sides: &'a [(String, Vec<(RunId, Run)>)],
+        confidence: f64,
+        others: &'a [BaselineComparison],
+        warnings: &'a [Warning],
+    ) -> Self {
         let baseline = sides.first().map_or("", |(label, _)| label);
         let comparisons = sides.iter().skip(1).zip(others).map(|((side, _), against)| AgainstV1 {
             side,
@@ -92,7 +97,7 @@ impl<'a> HeadV1<'a> {
 }
 
 impl<'a> RowV1<'a> {
-    fn new(row: &'a Row) -> Self {
+    fn new(row: &'a ComparisonRow) -> Self {
         Self {
             name: &row.name,
             unit: row.unit,
@@ -107,7 +112,7 @@ impl<'a> RowV1<'a> {
 
 impl FiguresV1 {
     /// Builds it from a comparison of figures in that unit.
-    pub fn new(comparison: &Comparison, unit: Unit) -> Self {
+    pub fn new(comparison: &MetricComparison, unit: Unit) -> Self {
         Self {
             baseline_value: Float(comparison.a),
             value: Float(comparison.b),

@@ -13,7 +13,7 @@ use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::lab::Lab;
 use trimtab_study::learn::predict::{Area, Figure};
@@ -73,7 +73,7 @@ impl Checked {
         let observer = Observer::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
-        let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
+        let mut bar = Progress::new(context, "check", ProgressUnit::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
         let mut failed = None;
         for round in 0..ROUNDS {

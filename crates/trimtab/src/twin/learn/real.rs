@@ -13,7 +13,7 @@ use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::host::cached::DirectWatch;
-use trimtab_linux::host::interference::{self, OwnIo, Sample};
+use trimtab_linux::host::interference::{self, MachineSample, OwnIo};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::space;
@@ -251,13 +251,13 @@ impl Rounds<'_> {
     }
 
     fn one(&self, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Round> {
-        let before = Sample::take(self.root, &self.below.stack);
+        let before = MachineSample::take(self.root, &self.below.stack);
         let found = learn::probe(&mut probed.drive, self.plan, watching);
         interrupt::check()?;
         let found = found?;
         probed.written += found.written;
         let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
-        let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
+        let (_, warnings) = interference::judge(&before, &MachineSample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
         let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
         Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })

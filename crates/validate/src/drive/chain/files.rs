@@ -16,7 +16,7 @@ use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
-use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::runner::files::execute;
 use trimtab_sim::target::Clock as _;
 use trimtab_sim::volume::{BLOCK, Steered, Volume, VolumeSpec};
@@ -125,7 +125,7 @@ impl Case {
         let mut volume = Volume::format(Watched::new(ssd), spec, Nanos::ZERO)?;
         let own = volume.layout().reserved.clone();
         volume.drive_mut().mark_own(&own);
-        Ok(Steered::new(volume, self.policy.build(&State::default()), Bytes(1)))
+        Ok(Steered::new(volume, self.policy.build(&PolicyState::default()), Bytes(1)))
     }
 
     fn settings(&self, live: Bytes, written: Bytes, capacity: Bytes) -> churn::Settings {

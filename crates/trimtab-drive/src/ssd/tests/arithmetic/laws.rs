@@ -59,7 +59,7 @@ fn mean_under_way(seen: &[(u64, u64)]) -> f64 {
 }
 
 /// Busy time of dies or channels, including owed time, as reported by the drive.
-fn charged(lanes: &crate::ssd::lane::Lanes) -> f64 {
+fn charged(lanes: &crate::ssd::lane::FlashLanes) -> f64 {
     lanes.each.iter().map(|lane| (lane.host_ns + lane.background_ns + lane.owed) as f64).sum()
 }
 

@@ -58,16 +58,18 @@ fn small_and_misaligned_trims_are_ignored() {
 
 #[test]
 fn trimmed_space_reads_as_specified() {
-    for (reads, expected) in
-        [(TrimmedReads::Zeros, Content::Zeros), (TrimmedReads::Ones, Content::Ones), (TrimmedReads::OldData, Content::BeforeTrim)]
-    {
+    for (reads, expected) in [
+        (TrimmedReads::Zeros, ReadContent::Zeros),
+        (TrimmedReads::Ones, ReadContent::Ones),
+        (TrimmedReads::OldData, ReadContent::BeforeTrim),
+    ] {
         let mut host = drive(|_, flash| flash.trim.reads = reads);
         host.write(0, 64 * KIB);
-        assert_eq!((host.ssd.content(0), host.ssd.content(MIB)), (Content::Latest, Content::Zeros));
+        assert_eq!((host.ssd.content(0), host.ssd.content(MIB)), (ReadContent::Latest, ReadContent::Zeros));
         host.trim(0, 32 * KIB);
-        assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, Content::Latest));
+        assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, ReadContent::Latest));
         host.write(0, 512);
-        assert_eq!(host.ssd.content(0), Content::Latest, "also while a partial unit is cached");
+        assert_eq!(host.ssd.content(0), ReadContent::Latest, "also while a partial unit is cached");
     }
 }
 

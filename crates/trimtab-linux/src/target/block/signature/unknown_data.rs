@@ -6,7 +6,7 @@ use crate::sys::maker::Maker;
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::data::content::{Found, UNIT};
+use trimtab_drive::data::content::{UNIT, UnitCheck};
 use trimtab_drive::units::Bytes;
 
 /// The name for data of unknown kind.
@@ -59,7 +59,7 @@ pub fn holds_unknown_data(device: &OwnedFd, size: Bytes, own: Option<OwnData>) -
     for place in places(size.0) {
         let bytes = read(device, place.start, place.end - place.start)?;
         for (at, unit) in (place.start..).step_by(UNIT).zip(bytes.chunks(UNIT)) {
-            let ours = |unit| own.is_some_and(|(maker, class)| matches!(maker.check(class, at, unit), Found::Written(_)));
+            let ours = |unit| own.is_some_and(|(maker, class)| matches!(maker.check(class, at, unit), UnitCheck::Written(_)));
             if unit.iter().any(|byte| *byte != 0) && !ours(unit) {
                 return Ok(true);
             }

@@ -13,7 +13,7 @@ fn size(rng: &mut Stream) -> f64 {
 /// Weights, intercept, slope and weighted sum of squares by the normal equations. An
 /// observation weighs the inverse square of the cost expected from those before it, times
 /// 31/32 per later observation.
-fn by_normal_equations(samples: &[Sample]) -> (Vec<f64>, f64, f64, f64) {
+fn by_normal_equations(samples: &[CostSample]) -> (Vec<f64>, f64, f64, f64) {
     let mut expected: Vec<f64> = Vec::new();
     let mut line = (samples[0].1, 0.0);
     let mut weights = Vec::new();
@@ -21,7 +21,7 @@ fn by_normal_equations(samples: &[Sample]) -> (Vec<f64>, f64, f64, f64) {
         expected.push(line.0 + line.1 * samples[n].0);
         let age = |i: usize| libm::pow(1.0 - 1.0 / MEMORY, (n - i) as f64);
         weights = (0..=n).map(|i| age(i) / (expected[i] * expected[i])).collect();
-        let sum = |term: &dyn Fn(Sample) -> f64| (0..=n).map(|i| weights[i] * term(samples[i])).sum::<f64>();
+        let sum = |term: &dyn Fn(CostSample) -> f64| (0..=n).map(|i| weights[i] * term(samples[i])).sum::<f64>();
         let (w, x, y) = (sum(&|_| 1.0), sum(&|s| s.0 / MIB), sum(&|s| s.1));
         let (xx, xy) = (sum(&|s| s.0 / MIB * s.0 / MIB), sum(&|s| s.0 / MIB * s.1));
         let determinant = w * xx - x * x;
@@ -33,7 +33,7 @@ fn by_normal_equations(samples: &[Sample]) -> (Vec<f64>, f64, f64, f64) {
             line = (0.0, xy / xx / MIB);
         }
     }
-    let off = |s: &Sample| s.1 - line.0 - line.1 * s.0;
+    let off = |s: &CostSample| s.1 - line.0 - line.1 * s.0;
     let squares = samples.iter().zip(&weights).map(|(s, weight)| weight * off(s) * off(s)).sum();
     (weights, line.0, line.1, squares)
 }
@@ -47,7 +47,7 @@ fn cost_fit_is_least_squares_with_fading_weights() {
     for seed in 0..50 {
         let mut rng = Stream::new(seed, "costs");
         let mut fit = CostFit::default();
-        let samples: Vec<Sample> = (0..3 + seed * 2)
+        let samples: Vec<CostSample> = (0..3 + seed * 2)
             .map(|_| (size(&mut rng), rng.normal()))
             .map(|(bytes, deviation)| (bytes, (150_000.0 + 4_000.0 * bytes / MIB) * (1.0 + 0.05 * deviation)))
             .collect();
@@ -171,7 +171,7 @@ fn cost_decrease_is_learned_as_memory_fades() {
 fn cost_fit_restore_is_exact_and_rejects_garbage() {
     let mut fit = CostFit::default();
     [(65_536.0, 1e5), (1e6, 1.3e5), (3e6, 1.7e5)].iter().for_each(|(bytes, nanos)| fit.add(*bytes, *nanos));
-    let mut state = State::default();
+    let mut state = PolicyState::default();
     fit.save("commands", &mut state);
     assert_eq!((CostFit::restore("commands", &state), CostFit::restore("parts", &state)), (fit, CostFit::default()));
     for (name, value) in [("weight", f64::NAN), ("bytes", -1.0), ("nanos", f64::INFINITY), ("largest", f64::NAN)] {
@@ -179,9 +179,9 @@ fn cost_fit_restore_is_exact_and_rejects_garbage() {
         wrong.set(&format!("idle.commands.{name}"), value.to_bits());
         assert_eq!(CostFit::restore("commands", &wrong), CostFit::default(), "{name} {value}");
     }
-    let mut unknown = State::default();
+    let mut unknown = PolicyState::default();
     CostFit::default().save("commands", &mut unknown);
-    assert_eq!(unknown, State::default());
+    assert_eq!(unknown, PolicyState::default());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Idle trims on every shipped drive with TRIM: learned cost, latency, commands.
 
-use crate::policy::{PolicySpec, State};
+use crate::policy::{PolicySpec, PolicyState};
 use crate::volume::steered::*;
 use crate::volume::{Age, VolumeSpec};
 use alloc::format;
@@ -27,7 +27,7 @@ fn in_use(spec: &DriveSpec) -> Target {
 }
 
 fn policy(text: &str) -> Box<dyn Policy> {
-    text.parse::<PolicySpec>().unwrap().build(&State::default())
+    text.parse::<PolicySpec>().unwrap().build(&PolicyState::default())
 }
 
 /// Syncs a small file every 50 ms, or until the pass ends. Returns sorted durations.

@@ -11,8 +11,8 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use proptest::prelude::*;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit, metrics};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::Recorded;
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::recorder::RunRecording;
 
 /// Figures of one policy.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ struct Evidence {
 
 fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit, Vec<f64>)]) -> Run {
     let kind = if evidence.measured { TargetKind::Directory } else { TargetKind::ModelledVolume };
-    let mut run = Header::new(workload, Vec::new(), kind, "/mnt", policy, 1).into_run(Recorded::default(), true);
+    let mut run = RunHeader::new(workload, Vec::new(), kind, "/mnt", policy, 1).into_run(RunRecording::default(), true);
     let discard = if policy == policy::ONLINE { evidence.discard } else { "nodiscard" };
     run.policy_settings.push(Field::new(policy::DISCARD, discard));
     run.metrics = figures

@@ -1,8 +1,8 @@
 //! Studies with known figures for tests.
 
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::Recorded;
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::runner::recorder::RunRecording;
 use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use trimtab_study::study::cells::{CHOICE, QUESTION};
@@ -30,7 +30,7 @@ const ASSUMPTIONS: [Assumption; 9] = [
 
 /// A modelled run with these settings and figures.
 pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {
-    let header = Header::new(
+    let header = RunHeader::new(
         workload,
         settings.iter().map(|(key, value)| Field::new(*key, *value)).collect(),
         TargetKind::ModelledVolume,
@@ -38,7 +38,7 @@ pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(
         policy,
         1,
     );
-    let mut run = header.into_run(Recorded::default(), true);
+    let mut run = header.into_run(RunRecording::default(), true);
     run.tool_version = "0.1.0".into();
     run.environment =
         vec![Field::new("drive.model", "OCZ Vertex LE 100 GB: SandForce SF-1500 with compression"), Field::new("volume.name", "ext4")];
