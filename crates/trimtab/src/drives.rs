@@ -3,6 +3,7 @@
 
 pub mod below;
 pub mod crew;
+pub mod datasheet;
 pub mod fields;
 pub mod memory;
 pub mod probed;
