@@ -105,7 +105,7 @@ impl DataSheet {
         flash.ftl.wear.static_spread_max = little_spare.then_some(24);
         let geometry = &mut flash.geometry;
         (geometry.channels, geometry.dies_per_channel, geometry.superblock_dies) = (8, DIES / 8, DIES);
-        geometry.pages_per_block = u32::try_from((raw / layer / SUPERBLOCKS).max(1).next_power_of_two()).unwrap_or(u32::MAX);
+        geometry.pages_per_block = 1 << (raw / layer / SUPERBLOCKS).clamp(1, 1 << 20).ilog2();
         geometry.blocks_per_plane = u32::try_from(raw.div_ceil(layer * u64::from(geometry.pages_per_block))).unwrap_or(u32::MAX);
         flash.ftl.metadata_permille = prior.metadata_permille;
         flash.ftl.gc.die_wait_permille = prior.die_wait_permille;

@@ -33,7 +33,10 @@ fn from_datasheet_prediction_lies_in_its_interval() {
     let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
     for (figure, low, high) in [("steady_mbs", 250.0, 400.0), ("waf", 3.0, 5.5)] {
         let of = |key: &str| document["prediction"][figure][key].as_f64().unwrap();
-        assert!(low < of("low") && of("low") < of("median") && of("median") <= of("high") && of("high") < high, "{document}");
+        assert!(
+            low < of("low") && of("low") <= of("median") && of("median") <= of("high") && of("low") < of("high") && of("high") < high,
+            "{document}"
+        );
     }
 }
 
