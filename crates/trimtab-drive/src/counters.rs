@@ -81,13 +81,22 @@ pub struct Counters {
     pub trim_ns: u64,
 }
 
+/// `value` and `permille` thousandths of it.
+pub(crate) const fn with_permille(value: u64, permille: u32) -> u64 {
+    if permille == 0 {
+        return value;
+    }
+    let more = value as u128 * permille as u128 / 1000;
+    if more > (u64::MAX - value) as u128 { u64::MAX } else { value + more as u64 }
+}
+
 impl Counters {
     #[inline]
     pub(super) const fn waited_for_the_cache(&mut self, ns: u64) {
         self.stall_cache_ns = self.stall_cache_ns.saturating_add(ns);
     }
 
-    /// Bytes written to flash for any reason.
+    /// Bytes written to flash for any reason, metadata and parity included.
     #[must_use]
     pub fn nand_written(&self, layout: &SsdLayout, page_bytes: u64) -> Bytes {
         let slots = self.nand_written_host_slots
@@ -95,7 +104,8 @@ impl Counters {
             + self.nand_written_fold_slots
             + self.nand_written_wear_slots
             + self.nand_written_padding_slots;
-        Bytes(slots * layout.slot_bytes + self.nand_written_map_pages * page_bytes)
+        let data = slots * layout.slot_bytes + self.nand_written_map_pages * page_bytes;
+        Bytes(with_permille(data, layout.metadata_permille))
     }
 
     /// Bytes written to flash per byte written by the host; `None` before the first write.

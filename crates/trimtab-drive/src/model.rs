@@ -35,6 +35,25 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageErr
     })
 }
 
+/// An SSD `spec` with erase blocks of `pages` pages and proportionally less capacity. The number
+/// of superblocks, the share of spare space and all rates stay, so the steady state of a large
+/// drive needs few writes.
+///
+/// # Errors
+/// If the result is invalid.
+pub fn with_short_blocks(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
+    let mut small = spec.clone();
+    let Medium::Flash(flash) = &mut small.medium else { return Ok(small) };
+    let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
+    let whole = u128::from(flash.geometry.pages_per_block.max(1));
+    let shrunk = |value: u64| u64::try_from(u128::from(value) * u128::from(pages) / whole).unwrap_or(u64::MAX);
+    small.capacity_bytes = shrunk(spec.capacity_bytes) / unit * unit;
+    flash.nand.erase_ns = shrunk(flash.nand.erase_ns);
+    flash.geometry.pages_per_block = pages;
+    small.validate()?;
+    Ok(small)
+}
+
 /// `spec` at `size`, with the largest superblocks that make it valid.
 fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
     let as_is = scaled(spec.clone(), size);

@@ -63,9 +63,24 @@ pub const MEASURED: [&str; 36] = [
     include_str!("../drives/measured/wdc-cl-sn730-sdbqnty-512g-2020.toml"),
 ];
 
+/// Specifications of ten data-centre SSD units whose runs are published (SSD-iq, PVLDB 18(11),
+/// 2025), in name order.
+pub const DATA_CENTER: [&str; 10] = [
+    include_str!("../drives/data-center/aws-i4i-3750gb.toml"),
+    include_str!("../drives/data-center/kioxia-cm7-r-3840gb-k4.toml"),
+    include_str!("../drives/data-center/kioxia-cm7-r-3840gb-k5.toml"),
+    include_str!("../drives/data-center/micron-7450-max-800gb.toml"),
+    include_str!("../drives/data-center/micron-7450-pro-960gb.toml"),
+    include_str!("../drives/data-center/samsung-pm9a3-960gb.toml"),
+    include_str!("../drives/data-center/sk-hynix-pe8110-960gb.toml"),
+    include_str!("../drives/data-center/solidigm-d7-p5520-1920gb-i0.toml"),
+    include_str!("../drives/data-center/solidigm-d7-p5520-1920gb-i1.toml"),
+    include_str!("../drives/data-center/wd-dc-960gb.toml"),
+];
+
 /// All files, those of [`FILES`] first.
 pub fn files() -> impl Iterator<Item = &'static str> {
-    FILES.into_iter().chain(MEASURED)
+    FILES.into_iter().chain(DATA_CENTER).chain(MEASURED)
 }
 
 /// Finds a drive by name.
@@ -107,6 +122,15 @@ mod tests {
             .collect();
         texts.sort();
         assert!(texts.iter().map(|(_, text)| text.as_str()).eq(FILES));
+        let mut data_center: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/data-center"))
+            .unwrap()
+            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+            .collect();
+        data_center.sort();
+        let mut listed = DATA_CENTER;
+        listed.sort_unstable();
+        assert_eq!(data_center, listed);
+        assert!(DATA_CENTER.iter().all(|text| parse(text).is_ok()));
         assert!(texts.iter().zip(drives()).all(|((file, _), drive)| *file == alloc::format!("{}.toml", drive.spec.name)));
     }
 }

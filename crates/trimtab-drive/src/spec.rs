@@ -5,6 +5,7 @@
 //! nanoseconds, shares in per mille. All are integers, so a specification means the same on
 //! every machine. `docs/method/ssd.md` defines the timing arithmetic.
 
+pub mod datasheet;
 mod disk;
 pub mod file;
 mod flash;

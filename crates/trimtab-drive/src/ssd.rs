@@ -203,7 +203,8 @@ impl Ssd {
 
     fn is_simple(flash: &Flash, layout: &SsdLayout) -> bool {
         let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
-        flash.compression.is_none() && flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none() && all_mapped_in_memory
+        let one_stream = flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none();
+        flash.compression.is_none() && one_stream && flash.write_cache.merge_bytes == 0 && all_mapped_in_memory
     }
 
     /// Seed of all random draws.

@@ -3,6 +3,7 @@
 
 pub mod below;
 pub mod crew;
+pub mod datasheet;
 pub mod fields;
 pub mod memory;
 pub mod probed;
@@ -13,7 +14,7 @@ pub mod twins;
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
-use trimtab_drive::shipped::{FILES, MEASURED, files};
+use trimtab_drive::shipped::{DATA_CENTER, FILES, MEASURED, files};
 use trimtab_drive::usage::{UsageError, did_you_mean, similar};
 use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
@@ -44,15 +45,25 @@ pub fn measured() -> &'static [Drive] {
     &DRIVES
 }
 
+/// Data-centre SSD units whose runs are published, by name.
+///
+/// # Panics
+/// Never in a released binary: a test reads every file.
+pub fn data_center() -> &'static [Drive] {
+    static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| parsed(&DATA_CENTER));
+    &DRIVES
+}
+
 fn parsed(texts: &[&str]) -> Vec<Drive> {
     let mut drives: Vec<Drive> = texts.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
     drives.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     drives
 }
 
-/// All drives that are known by name: shipped ones and those of published rates.
+/// All drives that are known by name: shipped ones, those of published runs and of published
+/// rates.
 pub fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
-    shipped().iter().chain(measured())
+    shipped().iter().chain(data_center()).chain(measured())
 }
 
 /// The drive of `reference`: a shipped one, a twin learned here, or the path of a file

@@ -5,6 +5,7 @@
 //! * [`published`]: results of the models against published measurements.
 //! * [`peers`]: idle trims against trim policies of other authors.
 //! * [`catalogue`]: specifications fitted to published rates.
+//! * [`ssd_iq`]: predictions of published runs of ten data-centre SSD units.
 //!
 //! ```
 //! // A drive with 12 % spare space that collects the emptiest of its blocks of 64 pages:
@@ -18,5 +19,6 @@ pub mod drive;
 mod parallel;
 pub mod peers;
 pub mod published;
+pub mod ssd_iq;
 pub mod theory;
 pub mod volume;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use trimtab_linux::output::{self, Context, OutputOptions, error};
-use validate::{catalogue, drive, peers, published, volume};
+use validate::{catalogue, drive, peers, published, ssd_iq, volume};
 
 /// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
 #[derive(Debug, Parser)]
@@ -31,6 +31,8 @@ enum Comparison {
     Peers(peers::Args),
     /// Fit drive specifications to published rates.
     Catalogue(catalogue::Args),
+    /// Predict published runs of ten data-centre SSD units.
+    SsdIq(ssd_iq::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Comparison::Published(args) => published::run(args, &context),
         Comparison::Peers(args) => peers::run(args, &context),
         Comparison::Catalogue(args) => catalogue::run(args, &context),
+        Comparison::SsdIq(args) => ssd_iq::run(args, &context),
     };
     result.unwrap_or_else(|problem| error::print_and_exit_code(&problem, context.json))
 }

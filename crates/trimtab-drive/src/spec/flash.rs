@@ -106,6 +106,12 @@ impl Geometry {
     }
 }
 
+/// True for the default of a mechanism that is off, which drive files omit.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 /// Flash translation layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -115,6 +121,10 @@ pub struct Ftl {
     /// Controller memory for mapping tables, in bytes at 4 bytes per entry. A lookup that misses
     /// reads a page of flash. `None` holds the whole mapping.
     pub mapping_cache_bytes: Option<u64>,
+    /// Bytes of metadata and parity that the drive writes with 1000 bytes of data, host data or
+    /// relocated. They lengthen every program and multiply WAF; the geometry excludes their space.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub metadata_permille: u32,
     /// Separation of data streams.
     pub streams: Streams,
     /// Victim selection policy.
@@ -130,6 +140,7 @@ impl Default for Ftl {
         Self {
             mapping_unit_bytes: 4096,
             mapping_cache_bytes: None,
+            metadata_permille: 0,
             streams: Streams::default(),
             victim: VictimPolicy::Greedy,
             gc: GarbageCollection::default(),
@@ -188,6 +199,10 @@ pub struct GarbageCollection {
     pub free_high: u32,
     /// Distribution of foreground collection time over host writes.
     pub pacing: GcPacing,
+    /// Time that a die waits for data or for the controller, in per mille of the time of its
+    /// relocation work. Internal work takes that much longer.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub die_wait_permille: u32,
     /// Idle time before background collection starts; `None` disables it.
     pub idle_delay_ns: Option<u64>,
     /// Background collection stops when this many superblocks are free.
@@ -202,6 +217,7 @@ impl Default for GarbageCollection {
             free_low: 2,
             free_high: 2,
             pacing: GcPacing::Smooth,
+            die_wait_permille: 0,
             idle_delay_ns: Some(1_000_000_000),
             idle_free: 4,
             idle_valid_max_permille: 900,
@@ -315,6 +331,11 @@ impl Default for NandTiming {
 pub struct WriteCache {
     /// Size in bytes; 0 means that a write completes when it has been programmed.
     pub bytes: u64,
+    /// Newest bytes of an open superblock that the cache still merges: a write of one mapping unit
+    /// whose previous version lies among them replaces it and does not reach the flash. 0 merges
+    /// nothing.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub merge_bytes: u32,
     /// True if capacitors write out the cache at a power cut.
     pub power_loss_protection: bool,
     /// Flush behaviour.
@@ -329,6 +350,7 @@ impl Default for WriteCache {
     fn default() -> Self {
         Self {
             bytes: 8 << 20,
+            merge_bytes: 0,
             power_loss_protection: false,
             flush: FlushBehaviour::WriteOut,
             flush_ns: 100_000,

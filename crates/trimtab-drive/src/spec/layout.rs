@@ -43,6 +43,8 @@ pub struct SsdLayout {
     pub slc_superblocks_min: u32,
     /// Maximum superblocks used by the SLC cache.
     pub slc_superblocks_max: u32,
+    /// Bytes of metadata and parity written with 1000 bytes of data.
+    pub metadata_permille: u32,
 }
 
 impl SsdLayout {
@@ -93,6 +95,7 @@ impl SsdLayout {
             open_superblocks: 0,
             slc_superblocks_min: 0,
             slc_superblocks_max: 0,
+            metadata_permille: flash.ftl.metadata_permille,
         };
         let page_slots = (geometry.page_bytes / slot).max(1) as u32;
         layout.page_slots = if layout.row_slots.is_multiple_of(page_slots) { page_slots } else { layout.row_slots };

@@ -195,7 +195,9 @@ impl Flash {
         if let Some(hot_cold) = ftl.streams.hot_cold {
             within("flash.ftl.streams.hot_age_permille", hot_cold.hot_age_permille, 1, 100_000)?;
         }
+        within("flash.ftl.metadata_permille", ftl.metadata_permille, 0, 1000)?;
         let gc = &ftl.gc;
+        within("flash.ftl.gc.die_wait_permille", gc.die_wait_permille, 0, 10_000)?;
         within("flash.ftl.gc.free_low", gc.free_low, 2, 1 << 20)?;
         if gc.free_high < gc.free_low {
             return Err(wrong("flash.ftl.gc.free_high", gc.free_high, format!("must be at least free_low ({})", gc.free_low)));
@@ -235,6 +237,7 @@ impl Flash {
                 format!("must be 0 (none) or hold a mapping unit ({} bytes)", self.ftl.mapping_unit_bytes),
             ));
         }
+        size_within("flash.write_cache.merge_bytes", u64::from(cache.merge_bytes), 0, cache.bytes)?;
         duration("flash.write_cache.flush_ns", cache.flush_ns)?;
         optional_duration("flash.write_cache.idle_write_out_ns", cache.idle_write_out_ns)?;
         let Some(slc) = &self.slc_cache else { return Ok(()) };

@@ -210,7 +210,7 @@ impl Ssd {
         let slc = (1..roles.len()).filter(|block| ftl.in_slc[*block]).count() as u64;
         require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in SLC mode, counted {}", ftl.slc_used);
         let counters = &ftl.counters;
-        if ftl.packed.is_none() {
+        if ftl.packed.is_none() && ftl.merge_slots == 0 {
             let waiting = self.partial.bytes() + counters.cache_lost_bytes;
             let written = counters.nand_written_host_slots * layout.slot_bytes;
             require!(

@@ -5,6 +5,7 @@
 //! between. `docs/method/ssd.md` states each rule.
 
 use super::lane::FlashLanes;
+use crate::counters::with_permille;
 use crate::spec::layout::SsdLayout;
 use crate::spec::{ChannelOrder, DriveSpec, Flash, GcPacing};
 use alloc::collections::VecDeque;
@@ -70,6 +71,7 @@ pub(super) struct Clock {
     /// Lower bound on the start time of future reads.
     pub(super) reads_begin: u64,
     copyback: bool,
+    die_wait_permille: u32,
     burst: bool,
     link_rate: u64,
     engine_rate: u64,
@@ -113,10 +115,13 @@ impl Clock {
         let engine_rate = flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
         let nominal = Durations {
             read: nand.read_ns.saturating_mul(programs),
-            program: nand.program_ns.saturating_mul(programs),
+            program: with_permille(nand.program_ns.saturating_mul(programs), flash.ftl.metadata_permille),
             erase: nand.erase_ns,
             slc_read: slc.map_or(nand.read_ns, |slc| slc.read_ns).saturating_mul(programs),
-            slc_program: slc.map_or(nand.program_ns, |slc| slc.program_ns).saturating_mul(programs),
+            slc_program: with_permille(
+                slc.map_or(nand.program_ns, |slc| slc.program_ns).saturating_mul(programs),
+                flash.ftl.metadata_permille,
+            ),
             row_transfer: transfer_ns(row_bytes, nand.channel_bytes_per_s),
         };
         Self {
@@ -145,6 +150,7 @@ impl Clock {
             channel_order: nand.channel_order,
             reads_begin: 0,
             copyback: nand.copyback,
+            die_wait_permille: flash.ftl.gc.die_wait_permille,
             burst: flash.ftl.gc.pacing == GcPacing::Burst,
             link_rate,
             engine_rate,
@@ -341,6 +347,7 @@ impl Clock {
         };
         let erases = work.erases * self.superblock_dies;
         let die = sum([(work.rows_read, read), (work.rows_programmed, self.now.program), (erases, self.now.erase)]);
+        let die = with_permille(die, self.die_wait_permille);
         let channel = if self.copyback { 0 } else { transfer_ns(work.bytes_moved, self.channel_rate) };
         (die, channel)
     }

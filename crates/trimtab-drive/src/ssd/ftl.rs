@@ -88,6 +88,8 @@ pub(super) struct Ftl {
     /// Next group of each host stream.
     pub(super) turn: [u32; 3],
     pub(super) hot_age: Option<u32>,
+    /// Newest slots of an open superblock that an overwrite replaces in the write cache.
+    pub(super) merge_slots: u32,
     pub(super) collecting: bool,
     /// Candidates for wear levelling, the least worn last; erase count at the last levelling.
     pub(super) to_level: Vec<u32>,
@@ -140,6 +142,7 @@ impl Ftl {
             frontiers,
             turn: [0; 3],
             hot_age,
+            merge_slots: u64::from(flash.write_cache.merge_bytes).checked_div(layout.slot_bytes).unwrap_or(0) as u32,
             collecting: false,
             to_level: Vec::new(),
             levelled_at: 0,

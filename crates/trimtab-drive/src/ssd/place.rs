@@ -22,9 +22,24 @@ impl Ftl {
         (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
     }
 
+    /// True if the previous version of `unit` is among the newest data of an open superblock of
+    /// fresh data, so that the write cache replaces it. A compressed unit may
+    /// change its size, and tracking of durability numbers every write: both merge none.
+    fn merges(&self, unit: u32) -> bool {
+        if self.merge_slots == 0 || self.journal.is_some() || self.packed.is_some() {
+            return false;
+        }
+        let (old, shift) = (self.map[unit as usize], self.layout.shift);
+        let newest = |frontier: &Frontier| frontier.next >> shift == old >> shift && frontier.next.wrapping_sub(old) <= self.merge_slots;
+        old > TRIMMED && self.frontiers[..self.host_frontiers()].iter().any(newest)
+    }
+
     /// Writes `count` units of `slots` slots each, starting at `unit`, that arrive at `ready`.
     /// Returns the time at which the last one is in the write cache.
     pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
+        if count == 1 && self.merges(unit) {
+            return ready;
+        }
         let mut ack = ready;
         let (mut unit, mut left) = (unit, count);
         while left > 0 {

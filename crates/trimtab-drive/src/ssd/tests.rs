@@ -3,6 +3,7 @@
 mod arithmetic;
 mod effects;
 mod extremes;
+mod mechanisms;
 mod reference;
 
 use super::*;

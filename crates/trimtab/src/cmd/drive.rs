@@ -3,6 +3,7 @@
 mod attach;
 mod check;
 mod detach;
+mod from_datasheet;
 mod learn;
 mod list;
 mod power;
@@ -32,6 +33,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
+    /// Make a drive file from the figures of a data sheet.
+    FromDatasheet(from_datasheet::Args),
     /// Learn a twin of a drive: probe it, and find the modelled drives that behave the same.
     Learn(learn::Args),
     /// Check a twin: predict workloads that no probe ran, then measure them.
@@ -70,6 +73,7 @@ pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::List => list::run(context),
         Command::Simulate(args) => simulate::run(&args, context),
         Command::Show(args) => show::run(&args, context),
+        Command::FromDatasheet(args) => from_datasheet::run(&args, context),
         Command::Learn(args) => learn::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Attach(args) => attach::run(&args, context),

@@ -13,6 +13,7 @@ mod bench_turns;
 mod browser;
 mod cli;
 mod daemon;
+mod data_sheet;
 mod devtools;
 mod doctor;
 mod doctor_all;

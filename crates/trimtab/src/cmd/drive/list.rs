@@ -104,18 +104,24 @@ fn of_rates(entries: &[Entry<'_>]) -> String {
 /// Prints the shipped drives, those of published rates, and the twins learned here.
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
     let entries = self::entries(drives::shipped());
+    let data_center = self::entries(drives::data_center());
     let measured = self::entries(drives::measured());
     let (twins, odd) = twins(context);
-    context.report("drives", 1, &json!({ "drives": entries, "measured": measured, "twins": twins, "notes": odd }), || {
-        let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
-        for entry in &entries {
-            let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
-            table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
-        }
-        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
+    context.report(
+        "drives",
+        1,
+        &json!({ "drives": entries, "data_center": data_center, "measured": measured, "twins": twins, "notes": odd }),
+        || {
+            let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
+            for entry in entries.iter().chain(&data_center) {
+                let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
+                table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
+            }
+            let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
                     Use a drive as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
-        [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins), noticed(&odd)].concat()
-    })?;
+            [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins), noticed(&odd)].concat()
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

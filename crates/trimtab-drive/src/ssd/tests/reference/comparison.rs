@@ -39,6 +39,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         flash.ftl.wear.dynamic = rng.chance(0.5);
         let free_low = rng.between(2, 3) as u32;
         flash.ftl.gc = GarbageCollection {
+            die_wait_permille: 0,
             free_low,
             free_high: free_low + rng.below(3) as u32,
             pacing: if rng.chance(0.7) { GcPacing::Smooth } else { GcPacing::Burst },
@@ -59,6 +60,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         };
         let row = page_bytes * u64::from(flash.geometry.planes);
         flash.write_cache = WriteCache {
+            merge_bytes: 0,
             bytes: if rng.chance(0.1) { 0 } else { (row * rng.between(1, 12)).max(unit) },
             power_loss_protection: rng.chance(0.2),
             flush: FlushBehaviour::WriteOut,

@@ -1,0 +1,303 @@
+//! A drive specification from the figures of a data sheet. Values that a data sheet does not
+//! state come from priors of the class and are marked assumed.
+
+use super::file::Drive;
+use super::source::{Source, SourceKind};
+use super::{DriveSpec, Flash, Interface, Medium, SpecError, wrong};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+
+const MB: f64 = 1e6;
+const UNIT: f64 = 4096.0;
+const GIB: u64 = 1 << 30;
+/// Dies of every drive of this kind, and bytes that a plane programs.
+const DIES: u32 = 64;
+const PAGE_BYTES: u64 = 16 << 10;
+/// From this rate on, dies of four planes are usual.
+const FOUR_PLANES_MBS: f64 = 3000.0;
+/// Superblocks per drive, approximately: a NAND block of each die of some hundred pages.
+const SUPERBLOCKS: u64 = 1000;
+/// Superblocks open or kept free, which hold no stale data.
+const OPEN: f64 = 4.0;
+
+/// Drives of which user data take more than this share of the flash level wear statically.
+const LITTLE_SPARE: f64 = 0.82;
+
+/// Figures of a data sheet. Rates are in MB/s (10^6 bytes), random rates in 4 KiB commands per
+/// second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DataSheet {
+    /// Name of the drive.
+    pub name: String,
+    /// User capacity in bytes.
+    pub capacity_bytes: u64,
+    /// Payload rate of the interface.
+    pub link_mbs: Option<f64>,
+    /// Sequential read rate.
+    pub sequential_read_mbs: Option<f64>,
+    /// Sequential write rate.
+    pub sequential_write_mbs: Option<f64>,
+    /// Random reads.
+    pub random_read_iops: Option<f64>,
+    /// Sustained random writes.
+    pub random_write_iops: Option<f64>,
+    /// Drive writes per day over the warranty.
+    pub dwpd: Option<f64>,
+    /// Flash in bytes, spare space included.
+    pub raw_bytes: Option<u64>,
+    /// Latency of a 4 KiB read in microseconds.
+    pub read_latency_us: Option<f64>,
+    /// Latency of a 4 KiB write in microseconds.
+    pub write_latency_us: Option<f64>,
+}
+
+/// Values of the class that no data sheet states.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// Metadata and parity per 1000 bytes of data.
+    pub metadata_permille: u32,
+    /// Wait of dies per time of relocation, in per mille.
+    pub die_wait_permille: u32,
+    /// Sustained random write rate over its rated value.
+    pub over_rated: f64,
+    /// Flash over the power of two that the capacity in decimal units fits in.
+    pub raw_over_nominal: f64,
+}
+
+impl Prior {
+    /// Median of the class.
+    pub const MEDIAN: Self = Self { metadata_permille: 37, die_wait_permille: 350, over_rated: 1.08, raw_over_nominal: 1.02 };
+
+    /// A draw within the class. `at` are four numbers from 0 to 1.
+    #[must_use]
+    pub fn draw(at: [f64; 4]) -> Self {
+        let between = |nth: usize, low: f64, high: f64| low + (high - low) * at[nth];
+        Self {
+            metadata_permille: between(0, 20.0, 100.0) as u32,
+            die_wait_permille: between(1, 250.0, 450.0) as u32,
+            over_rated: between(2, 0.95, 1.2),
+            raw_over_nominal: between(3, 0.98, 1.07),
+        }
+    }
+}
+
+impl DataSheet {
+    /// The drive with the class values `prior`.
+    ///
+    /// # Errors
+    /// The first impossible figure.
+    pub fn drive(&self, prior: &Prior) -> Result<Drive, SpecError> {
+        self.check()?;
+        let mut flash = Flash::default();
+        let write_mbs = self.write_mbs();
+        flash.geometry.planes = if write_mbs > FOUR_PLANES_MBS { 4 } else { 2 };
+        let layer = u64::from(DIES * flash.geometry.planes) * PAGE_BYTES;
+        let row_ns = layer as f64 / (write_mbs * MB) * 1e9;
+        flash.nand.program_ns = (row_ns * 1000.0 / f64::from(1000 + prior.metadata_permille)) as u64;
+        let interface = self.interface();
+        if let Some(us) = self.read_latency_us {
+            let command = interface.latency_ns + interface.command_overhead_ns;
+            flash.nand.read_ns = ((us * 1000.0) as u64).saturating_sub(command).max(10_000);
+        }
+        let raw = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
+        let little_spare = self.capacity_bytes as f64 / raw as f64 > LITTLE_SPARE;
+        flash.ftl.wear.static_spread_max = little_spare.then_some(24);
+        let geometry = &mut flash.geometry;
+        (geometry.channels, geometry.dies_per_channel, geometry.superblock_dies) = (8, DIES / 8, DIES);
+        geometry.pages_per_block = 1 << (raw / layer / SUPERBLOCKS).clamp(1, 1 << 20).ilog2();
+        geometry.blocks_per_plane = u32::try_from(raw.div_ceil(layer * u64::from(geometry.pages_per_block))).unwrap_or(u32::MAX);
+        flash.ftl.metadata_permille = prior.metadata_permille;
+        flash.ftl.gc.die_wait_permille = prior.die_wait_permille;
+        flash.nand.channel_bytes_per_s = 1_600_000_000;
+        flash.nand.suspend_ns = Some(30_000);
+        flash.write_cache.power_loss_protection = true;
+        flash.write_cache.merge_bytes = 400 << 10;
+        flash.trim.queued = true;
+        let spec = DriveSpec {
+            name: self.name.clone(),
+            description: format!("{}, from its data sheet", self.name),
+            capacity_bytes: self.capacity_bytes / 4096 * 4096,
+            logical_block_bytes: 512,
+            interface,
+            medium: Medium::Flash(flash),
+        };
+        spec.validate()?;
+        Ok(Drive { spec, sources: self.sources(), alternatives: alloc::vec![], twin: None })
+    }
+
+    /// Sequential write rate; without one, from the rate of random writes, else of the class.
+    fn write_mbs(&self) -> f64 {
+        let of_random = self.random_write_iops.map(|iops| iops * UNIT / MB * 5.0);
+        let rate = self.sequential_write_mbs.or(of_random).unwrap_or(1500.0);
+        self.sequential_read_mbs.map_or(rate, |read| if self.sequential_write_mbs.is_none() { rate.min(read) } else { rate })
+    }
+
+    /// Flash in bytes. Sustained random writes tell WAF, and WAF tells the spare space: greedy
+    /// collection of large superblocks under uniform writes has u = (x - 1) / ln x with
+    /// x = 1 - 1 / WAF (Desnoyers 2012).
+    fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> u64 {
+        if let Some(raw) = self.raw_bytes {
+            return raw;
+        }
+        let capacity = self.capacity_bytes as f64;
+        let nominal = ((self.capacity_bytes / 1_000_000_000).max(1).next_power_of_two() * GIB) as f64;
+        // A capacity just above a power of two would leave no spare space.
+        let nominal = if nominal * prior.raw_over_nominal < capacity * 1.05 { capacity * 1.07 } else { nominal * prior.raw_over_nominal };
+        let Some(iops) = self.random_write_iops else { return nominal as u64 };
+        // A moved row costs its program, 1.4 reads, since victims hold stale data too, and erasure.
+        let relocation = (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
+        let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
+        let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
+        let valid = 1.0 - 1.0 / waf;
+        let used = (valid - 1.0) / libm::log(valid);
+        let raw = capacity / used * (1.0 + OPEN / SUPERBLOCKS as f64);
+        // Rated values are rounded and some are minimums; the flash of the class bounds them.
+        raw.clamp(nominal * 0.95, nominal * 1.12).max(capacity * 1.04) as u64
+    }
+
+    fn interface(&self) -> Interface {
+        let link = self.link_mbs.or(self.sequential_read_mbs).unwrap_or(3500.0);
+        let read_iops = self.random_read_iops.unwrap_or(500_000.0);
+        let write_us = self.write_latency_us.unwrap_or(12.0);
+        Interface {
+            rate_bytes_per_s: (self.sequential_read_mbs.map_or(link, |read| read.min(link)) * MB) as u64,
+            full_duplex: link > 600.0,
+            queue_depth: if link > 600.0 { 1024 } else { 32 },
+            command_overhead_ns: (1e9 / read_iops) as u64,
+            write_overhead_ns: None,
+            latency_ns: (write_us * 1000.0) as u64,
+        }
+    }
+
+    fn sources(&self) -> alloc::collections::BTreeMap<String, Source> {
+        let mut sources = alloc::collections::BTreeMap::new();
+        let mut add = |field: &str, stated: bool, published: &str, assumed: &str| {
+            let (kind, text) = if stated { (SourceKind::Published, published) } else { (SourceKind::Assumed, assumed) };
+            sources.insert(field.to_owned(), Source { kind, text: text.to_owned() });
+        };
+        let class = "typical of the class; the data sheet does not state it";
+        add("capacity_bytes", true, "data sheet", class);
+        add("logical_block_bytes", false, "", "512-byte emulation, as most are delivered");
+        add("interface", false, "", class);
+        add(
+            "interface.rate_bytes_per_s",
+            self.link_mbs.or(self.sequential_read_mbs).is_some(),
+            "interface and sequential read rate of the data sheet",
+            class,
+        );
+        add("interface.command_overhead_ns", self.random_read_iops.is_some(), "random reads per second of the data sheet", class);
+        add("interface.latency_ns", self.write_latency_us.is_some(), "write latency of the data sheet", class);
+        add("flash", false, "", "prior of the class of data-centre drives");
+        add("flash.nand.program_ns", self.sequential_write_mbs.is_some(), "sequential write rate of the data sheet", class);
+        add("flash.nand.read_ns", self.read_latency_us.is_some(), "read latency of the data sheet, less command and link", class);
+        let spare = if self.random_write_iops.is_some() {
+            "the spare space with which the model shows the rated random writes"
+        } else {
+            "the next power of two of flash, less blocks that the drive keeps"
+        };
+        add("flash.geometry.blocks_per_plane", self.raw_bytes.is_some(), "flash that the data sheet states", spare);
+        sources
+    }
+
+    /// Rejects figures that contradict each other or that no drive has.
+    fn check(&self) -> Result<(), SpecError> {
+        let positive = |field: &'static str, value: Option<f64>, high: f64| match value {
+            Some(value) if !(value > 0.0 && value <= high) => Err(wrong(field, value, format!("must be above 0 and at most {high}"))),
+            _ => Ok(()),
+        };
+        if self.capacity_bytes < GIB {
+            return Err(wrong("capacity", format!("{} bytes", self.capacity_bytes), "must be at least 1 GiB"));
+        }
+        positive("interface rate in MB/s", self.link_mbs, 100_000.0)?;
+        positive("sequential read rate in MB/s", self.sequential_read_mbs, 100_000.0)?;
+        positive("sequential write rate in MB/s", self.sequential_write_mbs, 100_000.0)?;
+        positive("random reads per second", self.random_read_iops, 1e8)?;
+        positive("random writes per second", self.random_write_iops, 1e8)?;
+        positive("drive writes per day", self.dwpd, 100.0)?;
+        positive("read latency in microseconds", self.read_latency_us, 100_000.0)?;
+        positive("write latency in microseconds", self.write_latency_us, 100_000.0)?;
+        for (random, value, field, value_of_sequence) in [
+            ("random reads per second", self.random_read_iops, "the sequential read rate", self.sequential_read_mbs),
+            ("random writes per second", self.random_write_iops, "the sequential write rate", self.sequential_write_mbs),
+        ] {
+            if let (Some(iops), Some(mbs)) = (value, value_of_sequence)
+                && iops * UNIT / MB > mbs * 1.1
+            {
+                let moved = iops * UNIT / MB;
+                return Err(wrong(random, iops, format!("that is {moved:.0} MB/s of 4 KiB commands, more than {field} of {mbs} MB/s")));
+            }
+        }
+        if let (Some(mbs), Some(link)) = (self.sequential_read_mbs, self.link_mbs)
+            && mbs > link * 1.02
+        {
+            return Err(wrong("sequential read rate in MB/s", mbs, format!("the interface moves at most {link} MB/s")));
+        }
+        match self.raw_bytes {
+            Some(raw) if (raw as f64) < self.capacity_bytes as f64 * 1.02 || raw / 4 > self.capacity_bytes => Err(wrong(
+                "raw flash",
+                format!("{raw} bytes"),
+                format!("must be 1.02 to 4 times the capacity of {} bytes", self.capacity_bytes),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet() -> DataSheet {
+        DataSheet {
+            name: "x".to_owned(),
+            capacity_bytes: 960_197_124_096,
+            sequential_read_mbs: Some(6500.0),
+            sequential_write_mbs: Some(1700.0),
+            random_read_iops: Some(900_000.0),
+            random_write_iops: Some(70_000.0),
+            ..DataSheet::default()
+        }
+    }
+
+    #[test]
+    fn datasheet_program_time_shows_sequential_rate() {
+        let drive = sheet().drive(&Prior::MEDIAN).unwrap();
+        let flash = drive.spec.flash().unwrap();
+        // 64 dies of 32 KiB in the program time, of which 37 / 1037 are metadata.
+        let rate = 64.0 * 32768.0 / (flash.nand.program_ns as f64 * 1.037) * 1e3;
+        assert!((rate - 1700.0).abs() < 1.0, "{rate}");
+        // 1 TB class: 1024 GiB of flash.
+        let raw = flash.geometry.raw_bytes() as f64 / GIB as f64;
+        assert!((1000.0..1060.0).contains(&raw), "{raw}");
+        assert_eq!(drive.sources["flash.nand.program_ns"].kind, SourceKind::Published);
+        assert_eq!(drive.sources["flash.geometry.blocks_per_plane"].kind, SourceKind::Assumed);
+    }
+
+    #[test]
+    fn datasheet_with_raw_flash_uses_it() {
+        let raw = 1100 * GIB;
+        let drive = DataSheet { raw_bytes: Some(raw), ..sheet() }.drive(&Prior::MEDIAN).unwrap();
+        let made = u64::try_from(drive.spec.flash().unwrap().geometry.raw_bytes()).unwrap();
+        assert!(made >= raw && made < raw + 2 * GIB, "{made}");
+    }
+
+    #[test]
+    fn datasheet_with_impossible_figure_names_it() {
+        let fails = |change: fn(&mut DataSheet), expected: &str| {
+            let mut sheet = sheet();
+            change(&mut sheet);
+            let message = alloc::string::ToString::to_string(&sheet.drive(&Prior::MEDIAN).unwrap_err());
+            assert!(message.starts_with(expected) && !message.contains('\n'), "{message}");
+        };
+        fails(|sheet| sheet.capacity_bytes = 0, "capacity is 0 bytes");
+        fails(|sheet| sheet.random_write_iops = Some(500_000.0), "random writes per second is 500000");
+        fails(|sheet| sheet.random_read_iops = Some(2e6), "random reads per second is 2000000");
+        fails(|sheet| sheet.dwpd = Some(1000.0), "drive writes per day is 1000");
+        fails(|sheet| sheet.dwpd = Some(f64::NAN), "drive writes per day is NaN");
+        fails(|sheet| sheet.sequential_write_mbs = Some(0.0), "sequential write rate in MB/s is 0");
+        fails(|sheet| sheet.link_mbs = Some(600.0), "sequential read rate in MB/s is 6500");
+        fails(|sheet| sheet.raw_bytes = Some(GIB), "raw flash is");
+        fails(|sheet| sheet.name = "A b".to_owned(), "name is 'A b'");
+    }
+}
