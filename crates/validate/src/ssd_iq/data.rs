@@ -140,6 +140,6 @@ mod tests {
     #[test]
     fn measured_table_without_rate_names_line_and_column() {
         let text = "drive,pattern,zipf_theta,fresh2pct_MBs\nh0,uniform,,\n";
-        assert_eq!(parse(text).unwrap_err(), "line 2: column used_GiB holds no number: ''");
+        assert_eq!(parse(text).unwrap_err(), "line 2: column fresh2pct_MBs holds no number: ''");
     }
 }
