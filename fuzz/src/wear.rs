@@ -1,9 +1,9 @@
 //! JSON of smartctl and nvme-cli. It is read or refused, figures are finite and in order, and
 //! a reading compared with itself shows no change.
 
-use trimtab::wear::assess;
-use trimtab::wear::outlook::Warranty;
 use trimtab_linux::wear;
+use trimtab_linux::wear::assessment::assess;
+use trimtab_linux::wear::outlook::Warranty;
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {

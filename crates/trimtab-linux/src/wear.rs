@@ -2,9 +2,12 @@
 //! counters around them. The source is JSON of smartctl or nvme-cli, or the drive's own log.
 //! A value whose unit is not documented is kept as a raw number and never converted.
 
+pub mod assessment;
 mod ata;
+pub mod history;
 mod names;
 mod nvme;
+pub mod outlook;
 mod scsi;
 pub mod smartctl;
 mod value;

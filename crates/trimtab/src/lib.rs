@@ -22,7 +22,6 @@ pub mod sweep;
 pub mod target_spec;
 mod trim;
 pub mod twin;
-pub mod wear;
 
 #[global_allocator]
 static MEMORY: trimtab_linux::sys::large_blocks::LargeBlocks = trimtab_linux::sys::large_blocks::LargeBlocks::new();

@@ -1,11 +1,8 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
 use crate::daemon::metrics;
+use crate::report::wear::metrics::render;
 use crate::report::wear::text;
-use crate::wear::history::WearHistory;
-use crate::wear::metrics::render;
-use crate::wear::outlook::Warranty;
-use crate::wear::{DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive, require_same_drive};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -17,6 +14,11 @@ use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::trim::resume::state_directory;
+use trimtab_linux::wear::assessment::{
+    DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive, require_same_drive,
+};
+use trimtab_linux::wear::history::WearHistory;
+use trimtab_linux::wear::outlook::Warranty;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,10 +1,12 @@
 //! Wear of drives, in words.
 
+pub mod metrics;
+
 use super::escape::clean;
-use crate::wear::DriveWear;
-use crate::wear::outlook::{LifeLeft, Since, WarrantyState};
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::paragraph;
+use trimtab_linux::wear::assessment::DriveWear;
+use trimtab_linux::wear::outlook::{LifeLeft, Since, WarrantyState};
 use trimtab_linux::wear::{DriveKind, Waf};
 
 const LABEL_COLUMNS: usize = 22;

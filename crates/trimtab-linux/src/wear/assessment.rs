@@ -1,23 +1,19 @@
 //! Wear of drives: from files that smartctl wrote, or asked of the drives themselves.
 
-pub mod history;
-pub mod metrics;
-pub mod outlook;
-
+use super::outlook::{LifeLeft, Since, Warranty, WarrantyState};
+use crate::host::block::{Bus, Layer, LayerKind, Stack};
+use crate::host::health::SmartLog;
+use crate::host::mountinfo;
+use crate::host::root::Root;
+use crate::host::{Place, drive};
+use crate::output::error::{of_named, one_line};
+use crate::sys::beneath::named;
+use crate::wear::{self, BYTES_MAX, DriveKind, RawCounter, ReadError, Reading, Waf, smartctl};
 use anyhow::Context as _;
-use outlook::{LifeLeft, Since, Warranty, WarrantyState};
 use serde::Serialize;
 use std::io::Read as _;
 use std::path::Path;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::block::{Bus, Layer, LayerKind, Stack};
-use trimtab_linux::host::health::SmartLog;
-use trimtab_linux::host::mountinfo;
-use trimtab_linux::host::root::Root;
-use trimtab_linux::host::{Place, drive};
-use trimtab_linux::output::error::{of_named, one_line};
-use trimtab_linux::sys::beneath::named;
-use trimtab_linux::wear::{self, BYTES_MAX, DriveKind, RawCounter, ReadError, Reading, Waf, smartctl};
 
 /// Name of standard input on the command line.
 pub const STDIN: &str = "-";
@@ -196,7 +192,7 @@ pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Res
             return Err(UsageError::missing(what).hint("install the package smartmontools").into());
         }
     };
-    let taken_unix_s = reading.taken_unix_s.or_else(|| Some(trimtab_linux::sys::clock::unix_ms() / 1000));
+    let taken_unix_s = reading.taken_unix_s.or_else(|| Some(crate::sys::clock::unix_ms() / 1000));
     let model = reading.model.clone().or_else(|| drive::identity(root, layer).model);
     Ok(Reading { taken_unix_s, model, ..reading })
 }

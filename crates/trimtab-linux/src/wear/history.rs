@@ -1,14 +1,14 @@
 //! Earlier readings of this machine's drives, in the state directory: at most one a day for
 //! each drive, and a limited number.
 
+use crate::sys::beneath::{Dir, named};
+use crate::wear::{Counter, Reading, Used, WafCounters};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use trimtab_linux::sys::beneath::{Dir, named};
-use trimtab_linux::wear::{Counter, Reading, Used, WafCounters};
 
 /// File name in the state directory.
 pub const FILE: &str = "wear.json";

@@ -1,7 +1,7 @@
 //! Wear in the text format of Prometheus' node exporter.
 
-use super::DriveWear;
 use crate::daemon::metrics::{Metric, of_table};
+use trimtab_linux::wear::assessment::DriveWear;
 
 const HOUR_S: f64 = 3600.0;
 
@@ -30,7 +30,7 @@ pub fn render(drives: &[DriveWear]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wear::assess;
+    use trimtab_linux::wear::assessment::assess;
     use trimtab_linux::wear::{Counter, Reading};
 
     #[test]

@@ -1,8 +1,8 @@
 //! Rates between two readings, and the time until the rated life or the warranty ends.
 
+use crate::wear::{Counter, Reading, Waf};
 use serde::Serialize;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::wear::{Counter, Reading, Waf};
 
 const DAY_S: f64 = 86_400.0;
 const DAYS_OF_YEAR: f64 = 365.0;
@@ -162,7 +162,7 @@ impl Warranty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_linux::wear::Used;
+    use crate::wear::Used;
 
     fn reading(day: u64, percent: u64, nand: Option<u64>, host: u64) -> Reading {
         let counter = |bytes: u64, source: &str| Counter { bytes, step_bytes: 1, source: source.into() };
