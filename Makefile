@@ -23,7 +23,7 @@
 CARGO ?= cargo
 TEST_PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: install uninstall packages os-packages packed-program python-packages test tried units python check test-packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
+.PHONY: install uninstall packages os-packages packed-program python-packages test tried python check test-packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
 
 # Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
 # (TRIMTAB_TESTS=full).
@@ -33,24 +33,17 @@ SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; s
 # Many tests wait for a device or a process, so run two more at a time than there are processors.
 TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
-# Many tests wait, so three groups run in parallel: tests of the program, tests of the crates, the Python package.
-# Incremental builds speed up edits but take a quarter longer here.
-TRIED = RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked
-test tried units python: export CARGO_INCREMENTAL = 0
+# Many tests wait, so the Python package is built and tested in parallel with them. Incremental builds speed up edits
+# but take a quarter longer here.
+test tried python: export CARGO_INCREMENTAL = 0
 test: test-packages lint deny
-	@mkdir -p target && rm -f "$(SKIPS)"
 	$(CARGO) test --workspace --locked --no-run
-	@$(MAKE) --no-print-directory -j3 tried units python; status=$$?; $(SAY_SKIPS); exit $$status
+	@$(MAKE) --no-print-directory -j2 tried python
 
 # Property tests draw the same cases every time here; `make soak` draws new ones.
 tried:
-	@mkdir -p target
-	$(TRIED) --test '*'
-
-units:
-	@mkdir -p target
-	$(TRIED) --lib --bins
-	$(TRIED) --doc
+	@mkdir -p target && rm -f "$(SKIPS)"
+	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
 # Uses the program built for the tests: a separate build would enable other features and compile it a second time.
 # Without Python's venv, or without a network for its packages, root gets a failure and other users a message.
