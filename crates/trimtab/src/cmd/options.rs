@@ -136,6 +136,14 @@ impl TimingArgs {
     }
 }
 
+/// A number above 0, at most 10^9.
+pub fn positive(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|number: &f64| *number > 0.0 && *number <= 1e9)
+        .ok_or_else(|| "expected a number above 0, at most 10^9".to_owned())
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),

@@ -184,7 +184,10 @@ mod tests {
     fn duration_of_unbounded_idle_pass_is_reported() {
         let sendable = SendableSpace { bytes: 3_000_000_000, extents: 24 };
         let said = duration(&IdleSettings::default(), &sendable).unwrap();
-        assert!(said.contains("3.00 GB in 24 free extents") && said.contains("up to 24 min") && said.contains("--finish-within"), "{said}");
+        assert!(
+            said.contains("3.00 GB in 24 free extents") && said.contains("Worst case 24 min") && said.contains("--finish-within"),
+            "{said}"
+        );
         assert_eq!(duration(&IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() }, &sendable), None);
         assert_eq!(duration(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }), None);
     }

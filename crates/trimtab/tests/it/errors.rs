@@ -474,7 +474,7 @@ fn unwritable_report_is_named_and_result_is_printed() {
 
 /// Every row of docs/errors.md: invocation, status and a part of the answer.
 #[test]
-fn errors_page_matches_program() {
+fn errors_page_quotes_real_answers() {
     let page = include_str!("../../../../docs/errors.md");
     let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").collect()).collect();
     assert!(rows.len() >= 10);

@@ -216,7 +216,7 @@ fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
     let figures = header[1..].chunks(3).zip(cells[1..].chunks(3));
     assert!(figures.len() >= 1 && figures.len() <= fills.len(), "{header:?}");
     for ((names, cells), fill) in figures.zip(fills) {
-        assert_eq!(names, ["writes/s", "times", "wear"]);
+        assert_eq!(names, ["writes/s", "ratio", "wear"]);
         let what = format!("{policy} at {fill}");
         let run = aged(study, policy, fill).unwrap_or_else(|| panic!("no {what}"));
         let rate = unmarked(&cells[0], mark(&[run]));
@@ -236,7 +236,7 @@ fn check_notes(screen: &str, study: &Value) {
         let figures = paragraph(screen, "Figures:");
         let days = figures.split(" day").next().unwrap().parse::<f64>().unwrap();
         assert!((days - number("drive-writes") / number("drive-writes-a-day")).abs() <= 0.5, "{figures}");
-        assert_eq!(between(&figures, "s, ", " % of capacity").parse::<f64>().unwrap(), 100.0 * number("drive-writes-a-day"), "{figures}");
+        assert_eq!(between(&figures, "s, ", " % written").parse::<f64>().unwrap(), 100.0 * number("drive-writes-a-day"), "{figures}");
     }
     let (all, met) = predicted_figures();
     let sure = paragraph(screen, "How sure:");

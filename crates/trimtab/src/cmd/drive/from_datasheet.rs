@@ -1,5 +1,6 @@
 //! `trimtab drive from-datasheet`.
 
+use crate::cmd::options::positive;
 use crate::drives::datasheet::{Steady, steady_states};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -31,28 +32,28 @@ pub struct Args {
     #[arg(long, value_enum)]
     interface: Option<Link>,
     /// Sequential read rate in MB/s.
-    #[arg(long, value_name = "MB/S")]
+    #[arg(long, value_name = "MB/S", value_parser = positive)]
     sequential_read: Option<f64>,
     /// Sequential write rate in MB/s.
-    #[arg(long, value_name = "MB/S")]
+    #[arg(long, value_name = "MB/S", value_parser = positive)]
     sequential_write: Option<f64>,
     /// Random 4 KiB reads per second.
-    #[arg(long, value_name = "IOPS")]
+    #[arg(long, value_name = "IOPS", value_parser = positive)]
     random_read: Option<f64>,
     /// Sustained random 4 KiB writes per second. They tell the spare space.
-    #[arg(long, value_name = "IOPS")]
+    #[arg(long, value_name = "IOPS", value_parser = positive)]
     random_write: Option<f64>,
     /// Drive writes per day over the warranty.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive)]
     dwpd: Option<f64>,
     /// Flash including spare space, if the data sheet states it.
     #[arg(long, value_name = "SIZE")]
     raw: Option<Bytes>,
     /// Latency of a 4 KiB read in microseconds.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = positive)]
     read_latency: Option<f64>,
     /// Latency of a 4 KiB write in microseconds.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = positive)]
     write_latency: Option<f64>,
     /// Draws of the assumed values for the interval; 0 predicts nothing.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=100))]

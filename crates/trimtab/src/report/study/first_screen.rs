@@ -21,7 +21,7 @@ use trimtab_study::study::{Study, policy};
 /// Command that undoes everything that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
 /// What runs of minutes on a real filesystem cannot show.
-const NOT_MEASURED: &str = "what trimming gains over months (speed, wear); this is its cost";
+const NOT_MEASURED: &str = "gains over months (speed, wear)";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Environment key that says that no drive answered.
@@ -95,7 +95,7 @@ pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
         Provenance::Entered => "ENTERED",
     };
     let version = format!("trimtab {}", run.tool_version);
-    let took = around.took.map(|took| format!("took {:.0} s", took.as_secs_f64().max(1.0)));
+    let took = around.took.map(|took| format!("{:.0} s", took.as_secs_f64().max(1.0)));
     let interrupted = (!study.complete).then(|| "INTERRUPTED".to_owned());
     [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -505,7 +505,7 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
         return (what, format!("{}; {than} as long{other}", seconds(none)));
     }
     let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
-    let here = (none > 0.0).then(|| format!("{}× as long{doubt}", three_digits(online / none)));
+    let here = (none > 0.0).then(|| format!("{}×{doubt}", three_digits(online / none)));
     let ratios: Vec<String> = here.into_iter().chain(other.map(|(times, linux)| format!("{times}× on {linux}"))).collect();
     let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
     let (none, online) = (seconds(none), seconds(online));
