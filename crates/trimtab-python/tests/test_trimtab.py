@@ -60,8 +60,9 @@ def waf_of_fifo(u: float) -> float:
 class Drives(unittest.TestCase):
     def test_drives_lists_all_shipped_files(self):
         files = sorted(path.stem for path in (ROOT / "drives").glob("*.toml"))
-        measured = sorted(path.stem for path in (ROOT / "drives/measured").glob("*.toml"))
-        self.assertEqual(trimtab.drives(), files + measured)
+        groups = ["data-center", "measured"]
+        others = [sorted(path.stem for path in (ROOT / "drives" / group).glob("*.toml")) for group in groups]
+        self.assertEqual(trimtab.drives(), sum(others, files))
         for name in files:
             capacity = re.search(r"^capacity_bytes = ([\d_]+)", (ROOT / "drives" / f"{name}.toml").read_text(), re.M)[1]
             self.assertEqual(trimtab.Drive(name).capacity_bytes, int(capacity.replace("_", "")), name)
