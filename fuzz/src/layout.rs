@@ -1,4 +1,4 @@
-//! WindowLayout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
+//! Layout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
 //! of btrfs. For any bytes, windows are few and in order, and a pass over them trims each of
 //! their bytes once and nothing else.
 

@@ -100,6 +100,18 @@ pub struct Waf {
 }
 
 impl WafCounters {
+    /// Counters of bytes.
+    fn of_bytes(host: &Counter, nand: &Counter) -> Self {
+        Self {
+            host: host.bytes,
+            nand: nand.bytes,
+            unit: WafUnit::Bytes,
+            host_step: host.step_bytes,
+            nand_step: nand.step_bytes,
+            source: format!("{} and {}", host.source, nand.source),
+        }
+    }
+
     /// Write amplification over the drive's life; `None` before both counters have moved.
     #[must_use]
     pub fn lifetime(&self) -> Option<Waf> {

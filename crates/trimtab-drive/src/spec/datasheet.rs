@@ -21,7 +21,7 @@ const SUPERBLOCKS: u64 = 1000;
 /// Superblocks open or kept free, which hold no stale data.
 const OPEN: f64 = 4.0;
 
-/// Drives of which user data take more than this share of the flash level wear statically.
+/// Drives whose user data take more than this share of the flash level wear statically.
 const LITTLE_SPARE: f64 = 0.82;
 
 /// Figures of a data sheet. Rates are in MB/s (10^6 bytes), random rates in 4 KiB commands per
@@ -264,7 +264,7 @@ mod tests {
     fn datasheet_program_time_shows_sequential_rate() {
         let drive = sheet().drive(&Prior::MEDIAN).unwrap();
         let flash = drive.spec.flash().unwrap();
-        // 64 dies of 32 KiB in the program time, of which 37 / 1037 are metadata.
+        // 64 dies of 32 KiB in the program time; 37 / 1037 of that is metadata.
         let rate = 64.0 * 32768.0 / (flash.nand.program_ns as f64 * 1.037) * 1e3;
         assert!((rate - 1700.0).abs() < 1.0, "{rate}");
         // 1 TB class: 1024 GiB of flash.

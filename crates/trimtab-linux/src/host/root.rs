@@ -26,7 +26,7 @@ const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum size of a table such as mountinfo.
 pub const TABLE_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 65_536;
-/// Permission bits of which root needs one to execute a file.
+/// Permission bits for execution; root needs one of them.
 const EXECUTABLE: u32 = 0o111;
 
 thread_local! {

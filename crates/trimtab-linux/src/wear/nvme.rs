@@ -1,7 +1,7 @@
 //! NVMe: the SMART / Health log (02h), and the physical writes of the OCP log (C0h).
 
 use super::value::{Fields, count};
-use super::{Counter, DriveKind, Reading, TEMPERATURE, Used, WafCounters, WafUnit};
+use super::{Counter, DriveKind, Reading, TEMPERATURE, Used, WafCounters};
 use crate::host::health::{DATA_UNIT_BYTES, SmartLog};
 use serde_json::Value;
 
@@ -29,14 +29,7 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
     }
     reading.nand_written = nand;
     if let (Some(host), Some(nand)) = (&reading.host_written, &reading.nand_written) {
-        reading.waf_counters = Some(WafCounters {
-            host: host.bytes,
-            nand: nand.bytes,
-            unit: WafUnit::Bytes,
-            host_step: host.step_bytes,
-            nand_step: nand.step_bytes,
-            source: format!("{} and {}", host.source, nand.source),
-        });
+        reading.waf_counters = Some(WafCounters::of_bytes(host, nand));
     }
     true
 }

@@ -1,4 +1,4 @@
-//! Predictions for a drive of which only the data sheet is known.
+//! Predictions for a drive that is known by its data sheet alone.
 
 use crate::drives::crew;
 use trimtab_drive::data::DataClass;
@@ -35,7 +35,7 @@ pub fn steady_states(sheet: &DataSheet, draws: u32, seed: u64) -> Result<Vec<Ste
     crew::map(&priors, |prior| steady(&sheet.drive(prior)?.spec, seed)).into_iter().collect()
 }
 
-/// Fills `spec`, scaled down, in order, writes it once at random, and measures half a drive
+/// Fills `spec`, scaled down, in order, writes it twice at random, and measures half a drive
 /// write more.
 fn steady(spec: &DriveSpec, seed: u64) -> Result<Steady, SpecError> {
     const UNIT: u64 = 4096;

@@ -33,6 +33,7 @@ fn dpkg(root: &Path) -> Command {
     let mut command = Command::new("dpkg");
     command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap()));
     command.arg(format!("--root={}", root.display()));
+    command.arg(format!("--log={}", root.join("var/log/dpkg.log").display()));
     command.args(["--force-script-chrootless", "--force-not-root", "--force-bad-path", "--force-confold"]);
     command
 }
@@ -107,7 +108,9 @@ fn require_scripts(deb: &Path) {
 fn require_clean_purge(deb: &Path) {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
-    for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/trimtab", "etc/systemd/system/multi-user.target.wants"] {
+    for directory in
+        ["var/log", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/trimtab", "etc/systemd/system/multi-user.target.wants"]
+    {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     fs::write(root.join("var/lib/dpkg/status"), "").unwrap();

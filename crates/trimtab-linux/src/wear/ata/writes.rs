@@ -130,13 +130,5 @@ fn pages(attributes: &[Attribute]) -> Option<WafCounters> {
 }
 
 fn bytes(host: Option<&Candidate>, nand: Option<&Candidate>) -> Option<WafCounters> {
-    let (host, nand) = (&host?.counter, &nand?.counter);
-    Some(WafCounters {
-        host: host.bytes,
-        nand: nand.bytes,
-        unit: WafUnit::Bytes,
-        host_step: host.step_bytes,
-        nand_step: nand.step_bytes,
-        source: format!("{} and {}", host.source, nand.source),
-    })
+    Some(WafCounters::of_bytes(&host?.counter, &nand?.counter))
 }
