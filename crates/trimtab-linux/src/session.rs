@@ -17,7 +17,7 @@ use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::TargetResult;
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 
 /// Shows progress and watches the reserve of free space.
 #[derive(Debug)]
@@ -30,21 +30,21 @@ pub struct ProgressWatch {
 impl ProgressWatch {
     /// Shows the progress of `what` over `plan`: by operations if their number is known,
     /// otherwise by bytes written.
-    pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
+    pub fn new(context: &Context, what: &str, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
         let bar = Bar::new(context, what, counting, total);
         Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 
     /// Like [`Self::new`], for one part of a larger command.
-    pub fn part(context: &Context, part: &ProgressPart, plan: &Plan, guard: Option<Guard>) -> Self {
+    pub fn part(context: &Context, part: &ProgressPart, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
         let bar = Bar::part(context, part, counting, total);
         Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 }
 
-fn amount(plan: &Plan) -> (ProgressUnit, u64) {
+fn amount(plan: &WorkloadPlan) -> (ProgressUnit, u64) {
     plan.ops.map_or((ProgressUnit::Bytes, plan.written.0), |ops| (ProgressUnit::Items, ops))
 }
 

@@ -8,8 +8,8 @@ use crate::{background, error};
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
 use trimtab_study::learn::candidate::Candidate;
-use trimtab_study::learn::fit::{Show, Tries};
-use trimtab_study::learn::learned::Measured;
+use trimtab_study::learn::fit::{ProbeFunction, CandidateEvaluator};
+use trimtab_study::learn::learned::LearnMeasurements;
 use trimtab_study::learn::{Budget, Observer};
 
 struct OnThreads<'a> {
@@ -17,8 +17,8 @@ struct OnThreads<'a> {
     state: &'a TaskState,
 }
 
-impl Tries for OnThreads<'_> {
-    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+impl CandidateEvaluator for OnThreads<'_> {
+    fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>> {
         // The observer counts them.
         let uncounted = TaskState::default();
         let crew = Crew { threads: self.threads, memory_bytes: available(), state: &uncounted };
@@ -60,7 +60,7 @@ pub fn learn(
     let (threads, seed, limit) = (Threads::or_all(threads), seed.0, write_limit_bytes.map(|limit| limit.0));
     let spec = drive.drive.spec.clone();
     let learned = background::run(py, progress.as_ref(), |mut state| {
-        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut state)
+        let measured = LearnMeasurements::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut state)
             .map_err(|cannot| cannot.to_string().replace("--write-limit", "write_limit_bytes"))?;
         let fitted = measured.fitted(&OnThreads { threads, state }, &mut state);
         let fitted = fitted.ok_or_else(|| format!("no modelled drive explains the measurements of {}", spec.name))?;

@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_drive::spec::file::{Drive, parse};
 use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::detail;
-use trimtab_study::sweep::keep::Keep;
+use trimtab_study::sweep::keep::DetailSelection;
 use trimtab_study::sweep::settings::is_path;
-use trimtab_study::sweep::table::{Outcome, Row, SCHEMA, outcome};
-use trimtab_study::sweep::{Asked, Cell, MODEL, Sources, id_of_impossible, short_hash};
+use trimtab_study::sweep::table::{CellOutcome, SweepRow, SCHEMA, outcome};
+use trimtab_study::sweep::{TraceReplayOptions, SweepCell, MODEL, Sources, id_of_impossible, short_hash};
 
 /// A plan.
 #[pyclass(frozen, module = "trimtab")]
@@ -34,7 +34,7 @@ pub struct Plan {
 }
 
 /// A trace, or the error of reading it, by path and options.
-type Known = (String, Asked, Result<Trace, String>);
+type Known = (String, TraceReplayOptions, Result<Trace, String>);
 
 /// Pickled form: text, directory and passed-in files.
 type PickledPlan<'py> = (String, PathBuf, Option<Bound<'py, PyDict>>);
@@ -53,7 +53,7 @@ impl Sources for Plan {
         }
     }
 
-    fn trace(&self, path: &str, asked: &Asked) -> Result<(Timed, String), String> {
+    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(Timed, String), String> {
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(name, other, _): &&Known| name == path && other.reading == asked.reading;
         let found = known.iter().find(same).map(|(.., trace)| trace.clone());
@@ -78,24 +78,24 @@ fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'
 
 impl Plan {
     /// Runs a cell and returns its row; `None` if stopped.
-    fn row(&self, number: u64, mut state: &background::TaskState) -> Option<Row> {
+    fn row(&self, number: u64, mut state: &background::TaskState) -> Option<SweepRow> {
         let place = self.plan.place(number);
         let (id, outcome) = match self.plan.cell(&place, self) {
-            Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text)),
+            Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text)),
             Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, &mut state)?),
         };
-        Some(Row { cell: number, id, outcome })
+        Some(SweepRow { cell: number, id, outcome })
     }
 }
 
-fn made(cell: &Cell<Timed>, keep: &Keep, state: &mut &background::TaskState) -> Option<Outcome> {
+fn made(cell: &SweepCell<Timed>, keep: &DetailSelection, state: &mut &background::TaskState) -> Option<CellOutcome> {
     match catch_unwind(AssertUnwindSafe(|| cell.run(state))) {
         Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, keep)),
-        Ok(Ok((_, RunEnd::Failed(failed)))) => Some(Outcome::Failed(failed.to_string())),
+        Ok(Ok((_, RunEnd::Failed(failed)))) => Some(CellOutcome::Failed(failed.to_string())),
         Ok(Ok((_, RunEnd::Interrupted))) => None,
         Ok(Err(_)) if state.stop.load(Ordering::Relaxed) => None,
-        Ok(Err(reason)) => Some(Outcome::Failed(reason)),
-        Err(_) => Some(Outcome::Failed("the model stopped".to_owned())),
+        Ok(Err(reason)) => Some(CellOutcome::Failed(reason)),
+        Err(_) => Some(CellOutcome::Failed("the model stopped".to_owned())),
     }
 }
 
@@ -176,7 +176,7 @@ impl Plan {
 
     /// Combines rows from `run`, from here or elsewhere, into a table in cell order.
     fn table(&self, rows: Vec<Vec<u8>>) -> PyResult<table::Table> {
-        let mut rows = rows.iter().map(|row| unpacked(row)).collect::<Result<Vec<Row>, String>>().map_err(error)?;
+        let mut rows = rows.iter().map(|row| unpacked(row)).collect::<Result<Vec<SweepRow>, String>>().map_err(error)?;
         rows.sort_by_key(|row| row.cell);
         rows.iter().try_for_each(|row| self.known(row.cell).map(drop))?;
         if let Some(pair) = rows.windows(2).find(|pair| pair[0].cell == pair[1].cell) {
@@ -226,21 +226,21 @@ impl Plan {
     }
 
     /// Runs cells and returns their rows; `None` if stopped.
-    fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<Row>> {
+    fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<SweepRow>> {
         let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), self).map_or(0, |cell| cell.memory().0);
         crew.run(cells.len(), needs, |at| self.row(cells[at], crew.state))
     }
 }
 
-fn packed(row: &Row) -> Vec<u8> {
+fn packed(row: &SweepRow) -> Vec<u8> {
     serde_json::to_vec(&(MODEL, row.cell, &row.id, &row.outcome)).expect("a row holds only what JSON can say")
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Row, String> {
-    let (model, cell, id, outcome): (String, u64, String, Outcome) =
+fn unpacked(bytes: &[u8]) -> Result<SweepRow, String> {
+    let (model, cell, id, outcome): (String, u64, String, CellOutcome) =
         serde_json::from_slice(bytes).map_err(|wrong| format!("not a row of a sweep: {wrong}"))?;
     if model != MODEL {
         return Err(format!("cell {cell} was run with model {model}, but this package has {MODEL}"));
     }
-    Ok(Row { cell, id, outcome })
+    Ok(SweepRow { cell, id, outcome })
 }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use trimtab_sim::run::{self, Field};
-use trimtab_study::sweep::table::{COUNTER, Outcome};
+use trimtab_study::sweep::table::{COUNTER, CellOutcome};
 
 type Texts = Vec<(String, String)>;
 
@@ -57,8 +57,8 @@ fn dictionary<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyDict
 
 impl Run {
     /// Extracts the data of a run and its outcome that Python can access.
-    pub fn new(id: String, run: &run::Run, outcome: &Outcome) -> Self {
-        let all = if let Outcome::Finished { figures, .. } = outcome { figures.clone() } else { BTreeMap::new() };
+    pub fn new(id: String, run: &run::Run, outcome: &CellOutcome) -> Self {
+        let all = if let CellOutcome::Finished { figures, .. } = outcome { figures.clone() } else { BTreeMap::new() };
         let (counters, figures): (BTreeMap<_, _>, BTreeMap<_, _>) = all.into_iter().partition(|(name, _)| name.starts_with(COUNTER));
         let exact = |name: String| outcome.counter(&name).map(|value| (name, value));
         let series = |series: &run::Series| Series {

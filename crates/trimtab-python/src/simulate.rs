@@ -8,8 +8,8 @@ use crate::{background, error, values};
 use pyo3::prelude::*;
 use trimtab_drive::spec::file;
 use trimtab_sim::runner::RunEnd;
-use trimtab_study::sweep::keep::Keep;
-use trimtab_study::sweep::{Asked, Sources, Value, Work, settings, table};
+use trimtab_study::sweep::keep::DetailSelection;
+use trimtab_study::sweep::{TraceReplayOptions, Sources, Value, SweepCellWork, settings, table};
 
 /// The drive and the trace passed in.
 struct Inputs<'a> {
@@ -24,7 +24,7 @@ impl Sources for Inputs<'_> {
         Ok(self.drive.clone())
     }
 
-    fn trace(&self, _path: &str, asked: &Asked) -> Result<(Timed, String), String> {
+    fn trace(&self, _path: &str, asked: &TraceReplayOptions) -> Result<(Timed, String), String> {
         self.trace.map(|trace| trace.timed(asked.timing)).ok_or_else(|| "no trace given: pass trace=trimtab.Trace(…)".to_owned())
     }
 }
@@ -55,11 +55,11 @@ pub fn simulate(
     let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let sources = Inputs { drive: &drive.drive, trace: trace.as_deref() };
     let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(said(wrong)))?;
-    if matches!(cell.work, Work::Requests { .. }) {
+    if matches!(cell.work, SweepCellWork::Requests { .. }) {
         cell.few = drive.few.clone();
     }
     match background::run(py, None, |mut state| cell.run(&mut state))? {
-        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &Keep::default()))),
+        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &DetailSelection::default()))),
         Ok((_, RunEnd::Failed(failed))) => Err(error(failed.to_string())),
         Ok((_, RunEnd::Interrupted)) => Err(error("interrupted")),
         Err(reason) => Err(error(reason)),

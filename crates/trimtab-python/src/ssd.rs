@@ -15,7 +15,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model};
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent, Ranges};
-use trimtab_sim::trace::Kind;
+use trimtab_sim::trace::TraceOpKind;
 
 /// Commands between two checks for a stop request.
 const LOOK_EVERY: usize = 1 << 16;
@@ -61,10 +61,10 @@ impl Batch<'_> {
     fn command(&self, n: usize) -> Result<Command<'static>, String> {
         let extent = Extent { offset: self.offsets[n], len: self.lengths[n] };
         match KINDS.get(usize::from(self.kinds[n])) {
-            Some(Kind::Read) => Ok(Command::Read(extent)),
-            Some(Kind::Write) => Ok(Command::Write(extent, self.class)),
-            Some(Kind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
-            Some(Kind::Flush) => Ok(Command::Flush),
+            Some(TraceOpKind::Read) => Ok(Command::Read(extent)),
+            Some(TraceOpKind::Write) => Ok(Command::Write(extent, self.class)),
+            Some(TraceOpKind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
+            Some(TraceOpKind::Flush) => Ok(Command::Flush),
             None => Err(format!("command {n} has kind {}; valid kinds are 0 to 3", self.kinds[n])),
         }
     }

@@ -11,16 +11,16 @@ use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::{run, simulate};
-use trimtab_study::study::cells::{Cell, Question};
+use trimtab_study::study::cells::{StudyCell, Question};
 use trimtab_study::study::modelled::{self, Setup};
-use trimtab_study::study::problem::Problem;
+use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::request::{StudyRequest, Thoroughness};
 use trimtab_study::study::trials::{Breadth, Trials};
-use trimtab_study::study::untried::{Part, Reason, Untried};
-use trimtab_study::study::used::Used;
+use trimtab_study::study::untried::{StudyPart, OmissionReason, OmittedPart};
+use trimtab_study::study::used::FreeExtentLengths;
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study as Made, policy};
-use trimtab_study::sweep::table::Outcome;
+use trimtab_study::sweep::table::CellOutcome;
 use trimtab_study::sweep::{MODEL, short_hash};
 
 /// Filesystems for modelled drives.
@@ -120,7 +120,7 @@ fn values<'py>(py: Python<'py>, json: serde_json::Result<String>) -> PyResult<Bo
 }
 
 fn shown(runs: &[run::Run]) -> Vec<Run> {
-    let shown = |run: &run::Run| Run::new(short_hash(format!("{MODEL} {run:?}")), run, &Outcome::of(run));
+    let shown = |run: &run::Run| Run::new(short_hash(format!("{MODEL} {run:?}")), run, &CellOutcome::of(run));
     runs.iter().map(shown).collect()
 }
 
@@ -156,7 +156,7 @@ pub fn study(
     let (drive, threads) = (drive.drive.clone(), Threads::or_all(threads));
     let made = background::run(py, progress.as_ref(), |state| {
         let used =
-            Used::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
+            FreeExtentLengths::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
         let label = format!("drive:{}", drive.spec.name);
         let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed).map_err(|wrong| wrong.message().to_owned())?;
         made(&setup, &policies, &asked, threads, state)
@@ -194,7 +194,7 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
 fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, state: &TaskState) -> Result<Made, String> {
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
-    let no_assumptions = |reason: String| Untried { part: Part::Assumptions, reason: Reason::Obstacle(reason) };
+    let no_assumptions = |reason: String| OmittedPart { part: StudyPart::Assumptions, reason: OmissionReason::Obstacle(reason) };
     let trials =
         asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent)).unwrap_or_else(|problem| {
             made.untried.push(no_assumptions(problem.to_string()));
@@ -207,7 +207,7 @@ fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: u
             Ok(run) => made.add(cell.question, run),
             // The baseline policy needs no special support, so its failure fails the study.
             Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
-            Err(reason) => made.untried.push(Untried { part: cell.part(), reason: Reason::Obstacle(reason) }),
+            Err(reason) => made.untried.push(OmittedPart { part: cell.part(), reason: OmissionReason::Obstacle(reason) }),
         }
     }
     match trials.map_or(Ok(None), |trials| trials.judge(small)) {
@@ -223,8 +223,8 @@ type StudyResult = Result<Vec<run::Run>, String>;
 
 /// Runs all cells, largest memory first, and the small studies; `None` if stopped.
 fn all(
-    cells: &[Cell],
-    small: &[Result<Vec<Cell>, Problem>],
+    cells: &[StudyCell],
+    small: &[Result<Vec<StudyCell>, StudyError>],
     threads: usize,
     state: &TaskState,
 ) -> Option<(Vec<RunResult>, Vec<StudyResult>)> {
@@ -247,7 +247,7 @@ fn all(
 }
 
 /// Runs one cell; `None` if stopped.
-fn one(cell: &Cell, state: &TaskState) -> Option<RunResult> {
+fn one(cell: &StudyCell, state: &TaskState) -> Option<RunResult> {
     let mut watcher = state;
     match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
         Ok((run, RunEnd::Complete)) => Some(Ok(run)),

@@ -14,11 +14,11 @@ use trimtab_drive::usage::UsageError;
 use trimtab_sim::runner::StopReason;
 use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
+use trimtab_sim::trace::{TraceEvent, TraceFormat, TraceOpKind, Lines, TraceReadOptions as Options, FormatMatch};
 use trimtab_study::sweep::short_hash;
 
 /// Kinds of requests by number.
-pub const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
+pub const KINDS: [TraceOpKind; 4] = [TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush];
 /// Maximum length of a line.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
@@ -26,7 +26,7 @@ const LINE_BYTES_MAX: u64 = 1 << 16;
 #[pyclass(frozen, module = "trimtab")]
 #[derive(Clone)]
 pub struct Trace {
-    events: Arc<Vec<Event>>,
+    events: Arc<Vec<TraceEvent>>,
     content: Arc<str>,
 }
 
@@ -36,7 +36,7 @@ type Arrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u8>>, Bound<'
 /// A trace for replay.
 #[derive(Clone)]
 pub struct Timed {
-    events: Arc<Vec<Event>>,
+    events: Arc<Vec<TraceEvent>>,
     timing: Timing,
 }
 
@@ -69,7 +69,7 @@ impl From<StopReason> for ReplayError {
 }
 
 impl Trace {
-    fn of(events: Vec<Event>) -> Self {
+    fn of(events: Vec<TraceEvent>) -> Self {
         let mut bytes = Vec::with_capacity(events.len() * 25);
         for event in &events {
             let kind = KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default();
@@ -127,19 +127,19 @@ impl Trace {
 }
 
 /// Detects the format from the first bytes.
-fn recognised(path: &Path, bytes: &[u8]) -> Result<Format, String> {
+fn recognised(path: &Path, bytes: &[u8]) -> Result<TraceFormat, String> {
     let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
     let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
-    match Format::recognise(&String::from_utf8_lossy(whole)) {
-        Recognised::Certain(format) => Ok(format),
-        Recognised::Possible(_) => Err(format!("{}: specify the trace format: {}", path.display(), Format::names())),
+    match TraceFormat::recognise(&String::from_utf8_lossy(whole)) {
+        FormatMatch::Certain(format) => Ok(format),
+        FormatMatch::Possible(_) => Err(format!("{}: specify the trace format: {}", path.display(), TraceFormat::names())),
     }
 }
 
-fn event(at_ns: u64, kind: Kind, offset: u64, len: u64) -> Event {
-    let (offset, len) = if kind == Kind::Flush { (0, 0) } else { (offset, len) };
+fn event(at_ns: u64, kind: TraceOpKind, offset: u64, len: u64) -> TraceEvent {
+    let (offset, len) = if kind == TraceOpKind::Flush { (0, 0) } else { (offset, len) };
     let (class, latency) = (DataClass::Random, Nanos::ZERO);
-    Event { at: Nanos(at_ns), kind, offset, len, class, fua: false, continues: false, latency, errno: None }
+    TraceEvent { at: Nanos(at_ns), kind, offset, len, class, fua: false, continues: false, latency, errno: None }
 }
 
 #[pymethods]
@@ -184,8 +184,8 @@ impl Trace {
 
     /// Pickles the trace as its arrays.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, Arrays<'py>) {
-        let number = |of: fn(&Event) -> u64| self.events.iter().map(of).collect::<Vec<u64>>().to_pyarray(py);
-        let kind = |event: &Event| KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default() as u8;
+        let number = |of: fn(&TraceEvent) -> u64| self.events.iter().map(of).collect::<Vec<u64>>().to_pyarray(py);
+        let kind = |event: &TraceEvent| KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default() as u8;
         let kinds = self.events.iter().map(kind).collect::<Vec<u8>>().to_pyarray(py);
         (py.get_type::<Self>(), (number(|event| event.at.0), kinds, number(|event| event.offset), number(|event| event.len)))
     }
@@ -215,14 +215,14 @@ impl trimtab_sim::simulate::Trace for Timed {
 
 /// Reads a trace in memory.
 pub struct Reading<'a> {
-    events: &'a [Event],
+    events: &'a [TraceEvent],
     next: usize,
 }
 
 impl RequestSource for Reading<'_> {
     type Error = ReplayError;
 
-    fn next_request(&mut self) -> Option<Result<Event, ReplayError>> {
+    fn next_request(&mut self) -> Option<Result<TraceEvent, ReplayError>> {
         let event = self.events.get(self.next).copied();
         self.next += 1;
         event.map(Ok)

@@ -19,7 +19,7 @@ use crate::runner::{Events, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::Limit;
-use crate::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic, TrimsOf};
+use crate::workload::synthetic::{Mix, Pattern, SyntheticSettings as SyntheticSettings, Synthetic, TrimPattern};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -82,7 +82,7 @@ pub struct Addresses {
     /// Mix of operations.
     pub mix: Mix,
     /// Address distribution of trims.
-    pub trims_of: TrimsOf,
+    pub trims_of: TrimPattern,
     /// Sizes in bytes with weights.
     pub sizes: Vec<(u32, u32)>,
     /// Operations in flight.
@@ -393,8 +393,8 @@ fn synthetic_settings<T>(
 fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
     let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
     let workload = match addresses.trims_of {
-        TrimsOf::All => workload,
-        TrimsOf::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
+        TrimPattern::All => workload,
+        TrimPattern::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
     };
     workload.map_err(|error| UsageError::new(error.to_string()))
 }
@@ -452,8 +452,8 @@ impl Addresses {
             Field::new(
                 "trims-of",
                 match self.trims_of {
-                    TrimsOf::All => "all",
-                    TrimsOf::InUse => "in-use",
+                    TrimPattern::All => "all",
+                    TrimPattern::InUse => "in-use",
                 },
             ),
             Field::new("queue-depth", self.queue_depth.to_string()),

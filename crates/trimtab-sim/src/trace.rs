@@ -12,8 +12,8 @@ mod skipped;
 mod table;
 mod volume;
 
-pub use blkparse::Action;
-pub use format::{Format, Recognised};
+pub use blkparse::BlkparseEvent;
+pub use format::{TraceFormat, FormatMatch};
 pub use lines::{Lines, TextError};
 pub use skipped::SkipReason;
 pub use volume::Volume;
@@ -30,7 +30,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// Operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TraceOpKind {
     /// Read.
     Read,
     /// Write.
@@ -41,7 +41,7 @@ pub enum Kind {
     Flush,
 }
 
-impl Kind {
+impl TraceOpKind {
     /// The corresponding operation in results.
     #[must_use]
     pub const fn op(self) -> OpKind {
@@ -56,24 +56,24 @@ impl Kind {
 
 /// Options for reading a text trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct TraceReadOptions {
     /// Format; detected if `None`.
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// Volume to read from a trace of several.
     pub volume: Option<Volume>,
     /// Events of blkparse text that count as requests; queued ones if `None`.
-    pub events: Option<Action>,
+    pub events: Option<BlkparseEvent>,
 }
 
 /// A request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct TraceRecord {
     /// Time since the earliest record of the trace.
     pub at: Nanos,
     /// Volume, in traces of several; otherwise number 0.
     pub volume: Volume,
     /// The request.
-    pub kind: Kind,
+    pub kind: TraceOpKind,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -84,10 +84,10 @@ pub struct Record {
     pub fua: bool,
 }
 
-impl Record {
+impl TraceRecord {
     /// Requests for the device: a flush first if `preflush` is set.
-    pub fn events(self) -> impl Iterator<Item = Event> {
-        let event = Event {
+    pub fn events(self) -> impl Iterator<Item = TraceEvent> {
+        let event = TraceEvent {
             at: self.at,
             kind: self.kind,
             offset: self.offset,
@@ -98,18 +98,18 @@ impl Record {
             latency: Nanos::ZERO,
             errno: None,
         };
-        let flush = Event { kind: Kind::Flush, offset: 0, len: 0, fua: false, ..event };
+        let flush = TraceEvent { kind: TraceOpKind::Flush, offset: 0, len: 0, fua: false, ..event };
         self.preflush.then_some(flush).into_iter().chain([event])
     }
 }
 
 /// A request of a host with its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// Arrival in model time since the start of the recording.
     pub at: Nanos,
     /// Operation.
-    pub kind: Kind,
+    pub kind: TraceOpKind,
     /// First byte; 0 for a flush.
     pub offset: u64,
     /// Bytes; 0 for a flush.
@@ -146,19 +146,19 @@ impl LineError {
 /// Parser for lines of one format.
 #[derive(Clone, Debug)]
 struct Parser {
-    format: Format,
+    format: TraceFormat,
     /// A non-blank line was read.
     begun: bool,
     /// A line was read that only this format has.
     certain: bool,
-    iolog: iolog::State,
-    blkparse: blkparse::State,
+    iolog: iolog::IologState,
+    blkparse: blkparse::BlkparseState,
 }
 
 #[derive(Clone, Debug)]
-enum Line {
+enum TraceLine {
     /// A request.
-    Request(Raw),
+    Request(RawRecord),
     /// A request of this volume that is not replayed.
     Skipped(Volume, SkipReason),
     /// No request, but specific to this format: a header, another event.
@@ -169,36 +169,36 @@ enum Line {
 
 impl Parser {
     /// A parser for `format`, before the first line.
-    fn new(format: Format, events: Option<Action>) -> Self {
-        let blkparse = blkparse::State::new(events.unwrap_or_default());
-        Self { format, begun: false, certain: false, iolog: iolog::State::default(), blkparse }
+    fn new(format: TraceFormat, events: Option<BlkparseEvent>) -> Self {
+        let blkparse = blkparse::BlkparseState::new(events.unwrap_or_default());
+        Self { format, begun: false, certain: false, iolog: iolog::IologState::default(), blkparse }
     }
 
     /// Parses one line.
     ///
     /// # Errors
     /// A line not of the format, numbers out of range, or a range that is not whole sectors.
-    fn line(&mut self, line: &str) -> Result<Line, LineError> {
+    fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         let line = line.trim_end_matches(['\r', '\n']);
         let line = if self.begun { line } else { line.trim_start_matches('\u{feff}') };
         if line.trim().is_empty() {
-            return Ok(Line::Other);
+            return Ok(TraceLine::Other);
         }
         let first = !core::mem::replace(&mut self.begun, true);
         let line = match self.format {
-            Format::Iolog => self.iolog.line(line),
-            Format::Blkparse => self.blkparse.line(line),
-            Format::Fiu => fiu::line(line),
-            Format::Table(table) => table.line(line, first),
+            TraceFormat::Iolog => self.iolog.line(line),
+            TraceFormat::Blkparse => self.blkparse.line(line),
+            TraceFormat::Fiu => fiu::line(line),
+            TraceFormat::Table(table) => table.line(line, first),
         }?;
         self.certain |= match line {
-            Line::Request(_) => self.format.has_letters(),
-            Line::Characteristic => true,
-            Line::Skipped(..) => self.format == Format::Blkparse,
-            Line::Other => false,
+            TraceLine::Request(_) => self.format.has_letters(),
+            TraceLine::Characteristic => true,
+            TraceLine::Skipped(..) => self.format == TraceFormat::Blkparse,
+            TraceLine::Other => false,
         };
         match line {
-            Line::Request(raw) => raw.checked(),
+            TraceLine::Request(raw) => raw.checked(),
             line => Ok(line),
         }
     }
@@ -206,23 +206,23 @@ impl Parser {
 
 /// A record with the trace's own time.
 #[derive(Clone, Debug)]
-struct Raw {
+struct RawRecord {
     at_ns: u128,
     volume: Volume,
-    kind: Kind,
+    kind: TraceOpKind,
     offset: u64,
     len: u64,
     preflush: bool,
     fua: bool,
 }
 
-impl Raw {
+impl RawRecord {
     /// A request without flags.
-    const fn new(at_ns: u128, volume: Volume, kind: Kind, offset: u64, len: u64) -> Self {
+    const fn new(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> Self {
         Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
     }
 
-    fn checked(self) -> Result<Line, LineError> {
+    fn checked(self) -> Result<TraceLine, LineError> {
         let Self { offset, len, preflush, fua, .. } = self;
         if offset.checked_add(len).is_none() {
             return Err(LineError::new("the range ends beyond 2^64 bytes"));
@@ -232,19 +232,19 @@ impl Raw {
                 "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
             )));
         }
-        let kind = if len == 0 && preflush { Kind::Flush } else { self.kind };
-        if kind == Kind::Flush {
-            return Ok(Line::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
+        let kind = if len == 0 && preflush { TraceOpKind::Flush } else { self.kind };
+        if kind == TraceOpKind::Flush {
+            return Ok(TraceLine::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
         }
         if len == 0 {
-            return Ok(Line::Skipped(self.volume, SkipReason::Empty));
+            return Ok(TraceLine::Skipped(self.volume, SkipReason::Empty));
         }
-        Ok(Line::Request(Self { fua: fua && kind == Kind::Write, ..self }))
+        Ok(TraceLine::Request(Self { fua: fua && kind == TraceOpKind::Write, ..self }))
     }
 
-    fn record(self, at: Nanos) -> Record {
+    fn record(self, at: Nanos) -> TraceRecord {
         let Self { volume, kind, offset, len, preflush, fua, .. } = self;
-        Record { at, volume, kind, offset, len, preflush, fua }
+        TraceRecord { at, volume, kind, offset, len, preflush, fua }
     }
 }
 

@@ -35,23 +35,23 @@ mod trim;
 mod writeback;
 
 pub use file_blocks::FileBlocks;
-pub use layout::Layout;
+pub use layout::VolumeLayout;
 pub use queue::{Foreground, Traffic};
 pub use setup::Age;
 pub use spec::{Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback};
-pub use steered::{Span, Steered, TrimLog, WRITTEN_STEP};
+pub use steered::{Span, SteeredVolume, TrimLog, WRITTEN_STEP};
 pub use trim::TrimRun;
 
 use self::alloc::Allocator;
 use self::commit::Commit;
-use self::freed::Merging;
+use self::freed::MergeRule;
 use self::group::GROUP_BLOCKS;
 use self::inodes::Inodes;
 use self::journal::Journal;
 use self::names::Names;
 use self::node::Node;
-use self::queue::{Queue, Ticket};
-use self::trim::{OnlineDiscards, Trimming};
+use self::queue::{BlockQueue, Ticket};
+use self::trim::{OnlineDiscards, ActiveTrim};
 use ::alloc::collections::VecDeque;
 use ::alloc::string::String;
 use ::alloc::vec::Vec;
@@ -96,10 +96,10 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 pub struct Volume<D> {
     spec: VolumeSpec,
-    layout: Layout,
+    layout: VolumeLayout,
     /// First byte on the drive.
     start: u64,
-    queue: Queue<D>,
+    queue: BlockQueue<D>,
     now: Nanos,
 
     space: Allocator,
@@ -121,7 +121,7 @@ pub struct Volume<D> {
     commit: Option<Commit>,
     /// The last durable transaction.
     durable: u64,
-    merging: Merging,
+    merging: MergeRule,
     /// A checkpoint in progress; the journal's superblock records its end.
     checkpoint: Option<Ticket>,
 
@@ -144,7 +144,7 @@ pub struct Volume<D> {
     cache_order: VecDeque<(u32, u32, u64)>,
 
     discards: OnlineDiscards,
-    trimming: Option<Trimming>,
+    trimming: Option<ActiveTrim>,
     trimmed: Option<TrimRun>,
     /// A trim with a smaller minimum extent than the last since mount ignores earlier marks.
     last_min_extent: u32,
@@ -187,7 +187,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Layout of the metadata.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

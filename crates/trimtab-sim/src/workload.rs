@@ -28,7 +28,7 @@ pub enum FileStep<'a> {
 
 /// Expected extent of a workload, for announcements, progress and refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// Total bytes to write (an upper bound if random).
     pub written: Bytes,
     /// Most space used by its files at any time (upper bound).
@@ -40,7 +40,7 @@ pub struct Plan {
 /// A stream of file operations.
 pub trait FileWorkload {
     /// Extent of the workload.
-    fn plan(&self) -> Plan;
+    fn plan(&self) -> WorkloadPlan;
 
     /// Next step, or `None` at the end.
     fn next_step(&mut self) -> Option<FileStep<'_>>;
@@ -77,7 +77,7 @@ pub struct BlockPhase {
 /// A stream of block operations in phases.
 pub trait BlockWorkload {
     /// Extent of the workload.
-    fn plan(&self) -> Plan;
+    fn plan(&self) -> WorkloadPlan;
 
     /// Ends the current phase and returns the next, or `None` at the end.
     fn next_phase(&mut self) -> Option<BlockPhase>;

@@ -18,20 +18,20 @@ pub struct Document {
     /// Lines below the title: workload, machine, time and version.
     pub subtitle: Vec<String>,
     /// One-screen summary; only a study has one.
-    pub answer: Option<Answer>,
+    pub answer: Option<StudyAnswer>,
     /// Sections in order; the verdict comes first.
     pub sections: Vec<Section>,
 }
 
 /// The answer of a study, which fits on one screen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct StudyAnswer {
     /// The drive and the filesystem.
     pub subject: String,
     /// Measured or modelled, version and run time.
     pub origin: String,
     /// Recommendations: one, or one per drive.
-    pub uses: Vec<Use>,
+    pub uses: Vec<RecommendationLine>,
     /// Conditions under which another policy is better; empty if none is known.
     pub except: String,
     /// Reasons: at most two lines with the decisive figures.
@@ -47,7 +47,7 @@ pub struct Answer {
     /// Path of the report.
     pub report: Option<String>,
     /// Command that shows the rest.
-    pub more: Option<More>,
+    pub more: Option<FullReportReference>,
 }
 
 /// A line of an answer below its table.
@@ -76,7 +76,7 @@ pub enum NoteKind {
 
 /// Reference to the full report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct More {
+pub struct FullReportReference {
     /// Text before the command.
     pub label: String,
     /// Command to type.
@@ -89,7 +89,7 @@ pub struct More {
 
 /// A recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct RecommendationLine {
     /// A policy, or a statement that none is recommended.
     pub choice: String,
     /// The drive, if there are several.
@@ -100,7 +100,7 @@ pub struct Use {
     pub sure: String,
 }
 
-impl Use {
+impl RecommendationLine {
     /// One line without the confidence: `idle on SATA SSD of today: trim in idle time`.
     #[must_use]
     pub fn in_words(&self) -> String {
@@ -116,14 +116,14 @@ pub struct Section {
     /// Heading.
     pub title: String,
     /// Content in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<SectionBlock>,
     /// Collapsed where the format allows it, because only some readers need it.
     pub folded: bool,
 }
 
 impl Section {
     /// Creates a section.
-    pub fn new(title: impl Into<String>, blocks: Vec<Block>) -> Self {
+    pub fn new(title: impl Into<String>, blocks: Vec<SectionBlock>) -> Self {
         Self { title: title.into(), blocks, folded: false }
     }
 
@@ -137,7 +137,7 @@ impl Section {
 
 /// A part of a section.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Block {
+pub enum SectionBlock {
     /// A verdict with its evidence.
     Findings(Findings),
     /// A paragraph.
@@ -151,7 +151,7 @@ pub enum Block {
     /// State of the drive over time.
     Film(Film),
     /// Latencies over time.
-    Heat(Heat),
+    Heat(LatencyHeatmap),
     /// Cells of a sweep that a script can filter; not printed on paper.
     Plane(Plane),
     /// Warnings about distorted figures.
@@ -203,7 +203,7 @@ pub struct Table {
     /// Recommended rows.
     pub chosen: Vec<usize>,
     /// Layout on a narrow screen.
-    pub narrow: Narrow,
+    pub narrow: NarrowLayout,
     /// Which columns may be omitted on a narrow screen; none, or one entry per column.
     pub columns: Vec<ColumnUse>,
     /// Which rows may be omitted on a narrow screen; none, or one entry per row.
@@ -235,7 +235,7 @@ pub const SHADES: u8 = 8;
 
 /// Layout of a table that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Narrow {
+pub enum NarrowLayout {
     /// Columns wrap into panels that repeat the first column: for figures compared down a column.
     #[default]
     Panels,
@@ -251,7 +251,7 @@ impl Table {
 
     /// Sets the layout on a narrow screen.
     #[must_use]
-    pub const fn when_narrow(mut self, narrow: Narrow) -> Self {
+    pub const fn when_narrow(mut self, narrow: NarrowLayout) -> Self {
         self.narrow = narrow;
         self
     }
@@ -293,7 +293,7 @@ pub enum ChartKind {
     /// Lines over a number, on a linear and a logarithmic scale.
     Lines {
         /// The lines.
-        lines: Vec<Line>,
+        lines: Vec<ChartLine>,
         /// Vertical marks: knees, the start of steady state.
         marks: Vec<Mark>,
     },
@@ -309,13 +309,13 @@ pub enum ChartKind {
         /// Choices for the horizontal axis; the first is the default.
         axes: Vec<String>,
         /// The marks.
-        dots: Vec<Dot>,
+        dots: Vec<ScatterPoint>,
     },
 }
 
 /// A point of a scatter plot.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dot {
+pub struct ScatterPoint {
     /// Name shown next to the point.
     pub name: String,
     /// Position on each horizontal axis; `None` if unknown.
@@ -361,7 +361,7 @@ impl Film {
     }
 }
 
-impl Heat {
+impl LatencyHeatmap {
     /// Longest latency and number of slow requests, by map.
     #[must_use]
     pub fn table(&self) -> Table {
@@ -390,7 +390,7 @@ pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
 pub fn dots_table(
     chart: &Chart,
     axes: &[String],
-    dots: &[Dot],
+    dots: &[ScatterPoint],
     (heading, height): (&str, fn(f64) -> String),
     number: fn(f64) -> String,
 ) -> Table {
@@ -417,7 +417,7 @@ pub fn bars_table(chart: &Chart, categories: &[String], series: &[(String, Vec<O
 
 /// Latencies over time, shown in pairs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heat {
+pub struct LatencyHeatmap {
     /// Title.
     pub title: String,
     /// Label of the vertical axis, with its unit.
@@ -430,7 +430,7 @@ pub struct Heat {
 
 /// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct ChartLine {
     /// Name in the legend.
     pub name: String,
     /// Points with increasing x.

@@ -27,7 +27,7 @@ use trimtab_sim::target::TargetResult;
 
 /// Properties that a drive reports about itself, without measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReportedProperties {
     /// User capacity in bytes.
     pub capacity_bytes: u64,
     /// Logical block in bytes.
@@ -49,7 +49,7 @@ pub struct TrimLimits {
     pub range_bytes_max: u64,
 }
 
-impl Reported {
+impl ReportedProperties {
     /// The properties that a drive of `spec` reports; `None` for a hard disk.
     #[must_use]
     pub fn of(spec: &DriveSpec) -> Option<Self> {
@@ -129,14 +129,14 @@ impl Observer for () {
 ///
 /// # Errors
 /// The target fails.
-pub fn probe(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
-    probes::run(&mut lab::Lab::new(target), plan, observer)
+pub fn probe(target: &mut dyn lab::ProbeTarget, plan: &probes::ProbePlan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
+    probes::run(&mut lab::ProbeSession::new(target), plan, observer)
 }
 
 /// Runs the probes of `plan` that need a whole drive.
 ///
 /// # Errors
 /// The target fails.
-pub fn probe_whole(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
-    probes::run_whole(&mut lab::Lab::new(target), plan, observer)
+pub fn probe_whole(target: &mut dyn lab::ProbeTarget, plan: &probes::ProbePlan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
+    probes::run_whole(&mut lab::ProbeSession::new(target), plan, observer)
 }

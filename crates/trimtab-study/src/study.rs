@@ -37,7 +37,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use sensitivity::Sensitivity;
 use trimtab_sim::run::Run;
-use untried::Untried;
+use untried::OmittedPart;
 
 /// The runs of a study: one per job and policy, with repeats merged.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Study {
     /// Assumptions that change the recommendation; `None` if not tested.
     pub sensitivity: Option<Sensitivity>,
     /// Parts that were not tested.
-    pub untried: Vec<Untried>,
+    pub untried: Vec<OmittedPart>,
     /// False if the study was interrupted.
     pub complete: bool,
 }

@@ -19,8 +19,8 @@ pub mod table;
 mod tests;
 pub mod value;
 
-pub use cell::{Cell, Work};
+pub use cell::{SweepCell, SweepCellWork};
 pub use hash::{MODEL, hex, short_hash};
-pub use plan::{Place, Plan, PlanError, id_of_impossible};
-pub use settings::{Asked, SettingError, Sources};
+pub use plan::{CellPlace, Plan, PlanError, id_of_impossible};
+pub use settings::{TraceReplayOptions, SettingError, Sources};
 pub use value::Value;

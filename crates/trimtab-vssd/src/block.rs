@@ -18,7 +18,7 @@ use trimtab_linux::host::disk::Disk;
 use trimtab_linux::sys::beneath::ObjectIdentity;
 
 /// A block device and its server. Dropping this value does not remove the device.
-pub struct Block {
+pub struct ServedBlockDevice {
     way: FrontEnd,
     /// Held while the device is being removed, so that no process can start to use it.
     claim: Option<Claim>,
@@ -39,7 +39,7 @@ pub struct AttachContext<'a> {
     pub lasting: bool,
 }
 
-impl Block {
+impl ServedBlockDevice {
     /// Creates the device over the first transport of `wanted` that works. First records what a
     /// crash would leave behind. Also returns remarks for the user.
     pub fn make(

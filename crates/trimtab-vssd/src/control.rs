@@ -13,7 +13,7 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Ask {
+pub enum ControlCommand {
     /// The server's complete status: [`Status`](crate::status::Status).
     Status,
     /// Cut the power, or restore it.
@@ -33,7 +33,7 @@ pub enum Ask {
 /// The server's response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum ControlResponse {
     /// Success, with the result.
     Ok(serde_json::Value),
     /// Failure, with the reason.
@@ -42,16 +42,16 @@ pub enum Answer {
 
 /// A request that waits for its response.
 #[derive(Debug)]
-pub struct Question {
+pub struct ControlRequest {
     /// The request.
-    pub ask: Ask,
-    answer: Sender<Answer>,
+    pub ask: ControlCommand,
+    answer: Sender<ControlResponse>,
     sent: Receiver<()>,
 }
 
-impl Question {
+impl ControlRequest {
     /// Sends the response. Returns once it is sent, or the client has gone.
-    pub fn answer(self, answer: Answer) {
+    pub fn answer(self, answer: ControlResponse) {
         if self.answer.send(answer).is_ok() {
             let _ = self.sent.recv_timeout(Duration::from_secs(2));
         }
@@ -59,7 +59,7 @@ impl Question {
 }
 
 /// Listens on `path`. The receiver yields requests in order of arrival.
-pub fn listen(path: &Path) -> anyhow::Result<Receiver<Question>> {
+pub fn listen(path: &Path) -> anyhow::Result<Receiver<ControlRequest>> {
     let listener = crate::nbd::listen_privately(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     let (send, receive) = channel();
     std::thread::Builder::new().name("control".into()).spawn(move || {
@@ -72,7 +72,7 @@ pub fn listen(path: &Path) -> anyhow::Result<Receiver<Question>> {
     Ok(receive)
 }
 
-fn converse(client: &UnixStream, questions: &Sender<Question>) -> Option<()> {
+fn converse(client: &UnixStream, questions: &Sender<ControlRequest>) -> Option<()> {
     let mut lines = BufReader::new(client);
     loop {
         let mut line = String::new();
@@ -83,10 +83,10 @@ fn converse(client: &UnixStream, questions: &Sender<Question>) -> Option<()> {
         let answer = match serde_json::from_str(&line) {
             Ok(ask) => {
                 let (send, receive) = channel();
-                questions.send(Question { ask, answer: send, sent }).ok()?;
+                questions.send(ControlRequest { ask, answer: send, sent }).ok()?;
                 receive.recv().ok()?
             }
-            Err(error) => Answer::Error(format!("not a request of this version: {error}")),
+            Err(error) => ControlResponse::Error(format!("not a request of this version: {error}")),
         };
         let mut text = serde_json::to_vec(&answer).ok()?;
         text.push(b'\n');
@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// Sends a request and waits for the response.
-    pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: &Ask) -> anyhow::Result<T> {
+    pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: &ControlCommand) -> anyhow::Result<T> {
         let mut text = serde_json::to_vec(ask)?;
         text.push(b'\n');
         self.0.get_mut().write_all(&text).context("cannot send to the server")?;
@@ -118,8 +118,8 @@ impl Client {
         self.0.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).context("the server does not answer")?;
         anyhow::ensure!(!line.is_empty(), "the server ended without an answer");
         match serde_json::from_str(&line).context("the server's answer is of another version")? {
-            Answer::Ok(value) => serde_json::from_value(value).context("the server's answer is of another version"),
-            Answer::Error(reason) => Err(anyhow::Error::msg(reason)),
+            ControlResponse::Ok(value) => serde_json::from_value(value).context("the server's answer is of another version"),
+            ControlResponse::Error(reason) => Err(anyhow::Error::msg(reason)),
         }
     }
 }
@@ -136,15 +136,15 @@ mod tests {
         let server = std::thread::spawn(move || {
             for question in questions.iter().take(2) {
                 let answer = match question.ask {
-                    Ask::Status => Answer::Ok(7.into()),
-                    _ => Answer::Error("busy".into()),
+                    ControlCommand::Status => ControlResponse::Ok(7.into()),
+                    _ => ControlResponse::Error("busy".into()),
                 };
                 question.answer(answer);
             }
         });
         let mut client = Client::connect(&path).unwrap();
-        assert_eq!(client.ask::<u32>(&Ask::Status).unwrap(), 7);
-        assert_eq!(client.ask::<u32>(&Ask::Detach { force: false }).unwrap_err().to_string(), "busy");
+        assert_eq!(client.ask::<u32>(&ControlCommand::Status).unwrap(), 7);
+        assert_eq!(client.ask::<u32>(&ControlCommand::Detach { force: false }).unwrap_err().to_string(), "busy");
         server.join().unwrap();
         client.0.get_mut().write_all(b"nonsense\n").unwrap();
         let mut line = String::new();

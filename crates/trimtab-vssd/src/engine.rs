@@ -12,7 +12,7 @@ use crate::recording::Recorder;
 use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
 use crate::status::Second;
 use crate::store::Store;
-use crate::trace::{Event, Kind};
+use crate::trace::{TraceEvent, TraceOpKind};
 use counts::Seconds;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use trimtab_drive::{Command, Extent, Refusal};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct EngineSettings {
     /// Geometry shown to the host.
     pub geometry: Geometry,
     /// Shape of one TRIM command that the drive accepts.
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 /// A drive with its data, new or resumed.
-pub struct Drive {
+pub struct EngineDrive {
     /// The model.
     pub model: Box<dyn Model>,
     /// The data.
@@ -83,7 +83,7 @@ struct ModelState {
 
 /// Serves requests from a data store and a modelled drive.
 pub struct Engine {
-    settings: Settings,
+    settings: EngineSettings,
     store: Store,
     modelled: Mutex<ModelState>,
     /// Trimmed space reads as zeros, regardless of the settings.
@@ -94,7 +94,7 @@ pub struct Engine {
 
 /// State of the model and the ledger at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct EngineSnapshot {
     /// Requests since the engine was created.
     pub counts: RequestCounts,
     /// The discard ledger.
@@ -113,8 +113,8 @@ pub struct Snapshot {
 
 impl Engine {
     /// Creates an engine for a drive.
-    pub fn new(drive: Drive, settings: Settings, recorder: Option<Recorder>) -> Self {
-        let Drive { model, store, ledger, now: origin } = drive;
+    pub fn new(drive: EngineDrive, settings: EngineSettings, recorder: Option<Recorder>) -> Self {
+        let EngineDrive { model, store, ledger, now: origin } = drive;
         let modelled = ModelState {
             device: model,
             clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
@@ -134,9 +134,9 @@ impl Engine {
     }
 
     /// A snapshot of the current state.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> EngineSnapshot {
         let mut modelled = self.lock();
-        Snapshot {
+        EngineSnapshot {
             counts: modelled.counts.clone(),
             discards: modelled.ledger.sums.clone(),
             mapped_bytes: modelled.ledger.mapped_bytes(),
@@ -193,7 +193,7 @@ impl Engine {
     }
 
     /// The settings of the engine.
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &EngineSettings {
         &self.settings
     }
 
@@ -342,13 +342,13 @@ impl PowerCutSupport for Engine {
 
 /// The model's result for a command.
 #[derive(Clone, Copy)]
-struct Submitted {
+struct SubmitResult {
     answer: Served,
     arrival: Nanos,
     done: Nanos,
 }
 
-impl Submitted {
+impl SubmitResult {
     /// Combines two commands of the same request.
     fn and(self, later: Self) -> Self {
         let answer = Served { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
@@ -357,7 +357,7 @@ impl Submitted {
 }
 
 impl ModelState {
-    fn submit(&mut self, command: &Command<'_>) -> Submitted {
+    fn submit(&mut self, command: &Command<'_>) -> SubmitResult {
         let (bytes, barrier) = (command.bytes(), *command == Command::Flush);
         let arrival = self.clock.arrival();
         let completion = self.device.submit(arrival, command);
@@ -365,13 +365,13 @@ impl ModelState {
         self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
         self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
         let answer = Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
-        Submitted { answer, arrival, done: completion.done }
+        SubmitResult { answer, arrival, done: completion.done }
     }
 
     /// An accepted TRIM that is not carried out: costs a command, and the ledger has it.
     fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
         let served = self.submit(&Command::trim(&[]));
-        self.record(Kind::Trim, extents, served, DataClass::Random, false);
+        self.record(TraceOpKind::Trim, extents, served, DataClass::Random, false);
         self.ledger.command();
         extents.iter().for_each(|extent| self.ledger.ignored(extent.len));
         served.answer
@@ -379,7 +379,7 @@ impl ModelState {
 
     fn read(&mut self, extent: Extent) -> Served {
         let submitted = self.submit(&Command::Read(extent));
-        self.record(Kind::Read, &[extent], submitted, DataClass::Random, false);
+        self.record(TraceOpKind::Read, &[extent], submitted, DataClass::Random, false);
         submitted.answer
     }
 
@@ -391,13 +391,13 @@ impl ModelState {
                 submitted = submitted.and(self.submit(&Command::Flush));
             }
         }
-        self.record(Kind::Write, &[extent], submitted, class, fua);
+        self.record(TraceOpKind::Write, &[extent], submitted, class, fua);
         submitted.answer
     }
 
     /// One TRIM of the host, in as many commands as the drive needs.
     fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
-        let mut all: Option<Submitted> = None;
+        let mut all: Option<SubmitResult> = None;
         for command in shape.commands(extents) {
             let part = self.submit(&Command::trim(&command));
             all = Some(all.map_or(part, |all| all.and(part)));
@@ -410,20 +410,20 @@ impl ModelState {
                 Err(_) => self.ledger.refused(extent.len),
             }
         }
-        self.record(Kind::Trim, extents, submitted, DataClass::Random, false);
+        self.record(TraceOpKind::Trim, extents, submitted, DataClass::Random, false);
         submitted.answer
     }
 
     fn flush(&mut self) -> Served {
         let submitted = self.submit(&Command::Flush);
-        self.record(Kind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
+        self.record(TraceOpKind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
         submitted.answer
     }
 
-    fn record(&mut self, kind: Kind, extents: &[Extent], submitted: Submitted, class: DataClass, fua: bool) {
+    fn record(&mut self, kind: TraceOpKind, extents: &[Extent], submitted: SubmitResult, class: DataClass, fua: bool) {
         let Some(recorder) = &mut self.recorder else { return };
         for (n, extent) in extents.iter().enumerate() {
-            recorder.push(&Event {
+            recorder.push(&TraceEvent {
                 at: submitted.arrival.saturating_sub(self.origin),
                 kind,
                 offset: extent.offset,

@@ -3,7 +3,7 @@
 mod power;
 mod spec;
 
-pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
+pub use spec::{PowerCutMoment, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
 use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
@@ -24,10 +24,10 @@ pub struct FaultInjector {
     /// Some fault is armed; otherwise requests go straight to the engine.
     active: AtomicBool,
     seed: u64,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
-struct State {
+struct FaultState {
     faults: Vec<ArmedFault>,
     /// Present if the power may be cut.
     undo: Option<UndoLog>,
@@ -55,8 +55,8 @@ impl ArmedFault {
         let purpose = format!("fault {index}");
         let mut rng = Stream::new(seed, &purpose);
         let cut_at = match fault {
-            Fault::PowerCut { cut: Cut::At(n), .. } => Some(n),
-            Fault::PowerCut { cut: Cut::Within(n), .. } => Some(rng.between(1, n)),
+            Fault::PowerCut { cut: PowerCutMoment::At(n), .. } => Some(n),
+            Fault::PowerCut { cut: PowerCutMoment::Within(n), .. } => Some(rng.between(1, n)),
             _ => None,
         };
         Self { fault, rng, seed: derive_seed(seed, &purpose), seen: 0, hits: 0, cut_at }
@@ -85,7 +85,7 @@ impl FaultInjector {
             _ => None,
         });
         let blocks = geometry.size / u64::from(geometry.logical_block);
-        let state = State {
+        let state = FaultState {
             faults: armed,
             undo: may_cut.then(|| UndoLog::new(geometry.atomic_write)),
             off: false,
@@ -98,7 +98,7 @@ impl FaultInjector {
     /// Enables power cuts that were not requested with `--fault power-cut`. Flushes first,
     /// because the old content of earlier writes was not saved; later writes are tracked. Returns
     /// true if cuts were already enabled.
-    fn expect_power_cuts(&self, state: &mut State) -> bool {
+    fn expect_power_cuts(&self, state: &mut FaultState) -> bool {
         if state.undo.is_some() {
             return true;
         }
@@ -108,7 +108,7 @@ impl FaultInjector {
         state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
         state.faults.push(ArmedFault::new(
-            Fault::PowerCut { cut: Cut::OnDemand, on: RequestFilter::Any, keep: KEEP_DEFAULT },
+            Fault::PowerCut { cut: PowerCutMoment::OnDemand, on: RequestFilter::Any, keep: KEEP_DEFAULT },
             self.seed,
             index,
         ));
@@ -160,14 +160,14 @@ impl FaultInjector {
         std::mem::take(&mut state.off)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cut(&self, state: &mut State, torn: Option<Extent>) -> Result<u64, Errno> {
+    fn cut(&self, state: &mut FaultState, torn: Option<Extent>) -> Result<u64, Errno> {
         state.off = true;
         let lost = self.inner.power_cut();
-        let State { faults, undo, .. } = state;
+        let FaultState { faults, undo, .. } = state;
         let Some(ArmedFault { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
             faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
         else {
@@ -177,7 +177,7 @@ impl FaultInjector {
         undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.inner.store(), &lost, torn, *keep, rng))
     }
 
-    fn serve_trim(&self, state: &mut State, extents: &[Extent]) -> Served {
+    fn serve_trim(&self, state: &mut FaultState, extents: &[Extent]) -> Served {
         let lie = state.faults.iter_mut().find_map(|armed| match armed.fault {
             Fault::Trim(lie) => Some((lie, armed)),
             _ => None,
@@ -256,7 +256,7 @@ impl FaultInjector {
         self.delayed(served, decision.delay)
     }
 
-    fn serve_write(&self, state: &mut State, request: Request<'_>, extent: Extent) -> Served {
+    fn serve_write(&self, state: &mut FaultState, request: Request<'_>, extent: Extent) -> Served {
         let is_data = matches!(request, Request::Write { .. });
         if let (true, Some(undo)) = (is_data, &mut state.undo)
             && let Err(errno) = undo.before_write(self.inner.store(), extent)
@@ -293,7 +293,7 @@ impl FaultInjector {
     }
 }
 
-impl State {
+impl FaultState {
     /// Applies every fault to a request.
     fn decide(&mut self, kind: RequestFilter, extent: Extent) -> Decision {
         let mut decision = Decision::default();
@@ -415,7 +415,7 @@ fn pieces_of(extent: Extent) -> impl Iterator<Item = Extent> {
 mod tests {
     use super::*;
     use crate::engine::Engine;
-    use crate::engine::Settings;
+    use crate::engine::EngineSettings;
     use crate::persist;
     use trimtab_drive::model;
 
@@ -425,7 +425,7 @@ mod tests {
     fn drive(faults: &[&str]) -> (Arc<Engine>, FaultInjector) {
         let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
-        let settings = Settings::of(&spec, Speed::Unpaced);
+        let settings = EngineSettings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let faulty = FaultInjector::new(engine.clone(), &faults, 7, Speed::Unpaced);

@@ -8,7 +8,7 @@ mod file;
 
 use crate::pace::Pacer;
 use crate::request::Serve;
-use file::OneFile;
+use file::SingleFileFilesystem;
 use fuser::{Config, MountOption};
 use std::io;
 use std::path::Path;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
 /// A mounted filesystem. Dropping this value does not unmount it.
-pub struct Mounted(fuser::BackgroundSession);
+pub struct FuseSession(fuser::BackgroundSession);
 
-impl Mounted {
+impl FuseSession {
     /// The filesystem is unmounted and no process has it open.
     pub fn is_finished(&self) -> bool {
         self.0.guard.is_finished()
@@ -29,7 +29,7 @@ impl Mounted {
 
 /// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`, and
 /// serves it until it is unmounted.
-pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<Mounted> {
+pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<FuseSession> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("trimtab".into()),
@@ -41,6 +41,6 @@ pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: 
     ];
     config.n_threads = Some(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)));
     config.clone_fd = true;
-    let file = OneFile::new(drive, Arc::clone(pacer), name);
-    Ok(Mounted(fuser::Session::new(file, mountpoint, &config)?.spawn()?))
+    let file = SingleFileFilesystem::new(drive, Arc::clone(pacer), name);
+    Ok(FuseSession(fuser::Session::new(file, mountpoint, &config)?.spawn()?))
 }

@@ -16,7 +16,7 @@ use crate::request::{Effect, Geometry, Request, Serve, Served};
 use anyhow::Context as _;
 use negotiation::NegotiatedFeatures;
 use replies::Replies;
-use room::Room;
+use room::ReplyMemory;
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -63,7 +63,7 @@ impl NbdFront {
         let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
         let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
         let socket = ObjectIdentity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
-        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
+        let (room, log, clients) = (Arc::new(ReplyMemory::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else {
@@ -158,7 +158,7 @@ impl Drop for ClientSlot {
 struct Connection {
     drive: Arc<dyn Serve>,
     pacer: Arc<Pacer>,
-    room: Arc<Room>,
+    room: Arc<ReplyMemory>,
 }
 
 impl Connection {

@@ -1,7 +1,7 @@
 //! Stores a drive between attachments, and resumes it.
 
 use crate::classify::classify;
-use crate::engine::{Drive, Engine, Settings};
+use crate::engine::{EngineDrive, Engine, EngineSettings};
 use crate::request::PowerCutSupport as _;
 use crate::state::{self, DataFile, Header, SavedState, UseFlag};
 use crate::store::Store;
@@ -22,7 +22,7 @@ use trimtab_drive::{Command, Extent};
 const PIECE: u64 = 1 << 20;
 
 /// A new drive without data, in memory.
-pub fn in_memory(spec: &DriveSpec, settings: &Settings, seed: u64) -> anyhow::Result<Drive> {
+pub fn in_memory(spec: &DriveSpec, settings: &EngineSettings, seed: u64) -> anyhow::Result<EngineDrive> {
     let store = Store::in_memory(settings.geometry.size)?;
     Ok(fresh(store, model::build(spec, seed)?, settings))
 }
@@ -30,7 +30,7 @@ pub fn in_memory(spec: &DriveSpec, settings: &Settings, seed: u64) -> anyhow::Re
 /// The drive whose data are in the file `data`: resumed, or new if the file is new. With
 /// `adopt`, data without a state file become the initial content of a new drive. Also returns
 /// a remark for the user.
-pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(Drive, Option<String>)> {
+pub fn in_file(spec: &DriveSpec, settings: &EngineSettings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(EngineDrive, Option<String>)> {
     let shown = data.display();
     let store = Store::in_file(data, settings.geometry.size)?;
     let Some(saved) = state::open(data)? else {
@@ -81,12 +81,12 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
     state::save(data, &header, lasting.mapped.into_iter(), &lasting.model, leave)
 }
 
-fn fresh(store: Store, model: Box<dyn model::Model>, settings: &Settings) -> Drive {
+fn fresh(store: Store, model: Box<dyn model::Model>, settings: &EngineSettings) -> EngineDrive {
     let ledger = Ledger::new(settings.geometry.size, settings.geometry.logical_block);
-    Drive { model, store, ledger, now: Nanos::ZERO }
+    EngineDrive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState) -> anyhow::Result<Drive> {
+fn resume(spec: &DriveSpec, settings: &EngineSettings, store: Store, saved: SavedState) -> anyhow::Result<EngineDrive> {
     let (is, has) = (&saved.header, &settings.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
@@ -156,7 +156,7 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
 /// Updates the model to the data file: writes data that the ledger does not know, and trims
 /// ranges that the file no longer holds. Returns the bytes written. (Blocks overwritten
 /// several times since count as one write less than they had.)
-fn bring_up_to_data(drive: &mut Drive, settings: &Settings) -> anyhow::Result<u64> {
+fn bring_up_to_data(drive: &mut EngineDrive, settings: &EngineSettings) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let mut held = Ledger::new(settings.geometry.size, settings.geometry.logical_block);
     let extents: Vec<Extent> = drive.store.data_extents().collect::<Result<_, _>>().context("cannot look for data")?;
@@ -182,7 +182,7 @@ fn bring_up_to_data(drive: &mut Drive, settings: &Settings) -> anyhow::Result<u6
 }
 
 /// Writes the units of `piece` that the ledger does not know, run by run.
-fn write_unknown(drive: &mut Drive, settings: &Settings, piece: Extent) -> anyhow::Result<u64> {
+fn write_unknown(drive: &mut EngineDrive, settings: &EngineSettings, piece: Extent) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let (mut at, end) = (piece.offset, piece.offset + piece.len);
     let mut written = 0;
@@ -218,7 +218,7 @@ mod tests {
 
     /// Creates a detached drive whose data file holds pieces of `byte`.
     fn detached(spec: &DriveSpec, data: &Path, byte: u8) {
-        let settings = Settings::of(spec, Speed::Unpaced);
+        let settings = EngineSettings::of(spec, Speed::Unpaced);
         std::fs::File::create(data).unwrap().set_len(settings.geometry.size).unwrap();
         let file = std::fs::File::options().write(true).open(data).unwrap();
         for at in [0, 5 << 20] {
@@ -239,7 +239,7 @@ mod tests {
         let (header, mut mapped) = (Header { data: None, ..saved.header.clone() }, Vec::new());
         let model = saved.load(1 << 40, |run| mapped.push(run)).unwrap();
         state::save(&data, &header, mapped.into_iter(), &model, UseFlag::Detached).unwrap();
-        let error = in_file(&spec, &Settings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();
+        let error = in_file(&spec, &EngineSettings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();
         assert!(format!("{error:#}").contains("does not name its data file"), "{error:#}");
     }
 
@@ -250,7 +250,7 @@ mod tests {
         let [one, other, copy] = ["one", "other", "copy"].map(|name| dir.path().join(name));
         detached(&spec, &one, 1);
         detached(&spec, &other, 2);
-        let settings = Settings::of(&spec, Speed::Unpaced);
+        let settings = EngineSettings::of(&spec, Speed::Unpaced);
         let open = |spec: &DriveSpec, data: &Path| in_file(spec, &settings, 1, data, false).map(drop).map_err(|error| format!("{error:#}"));
         assert_eq!(open(&spec, &one), Ok(()));
         for path in [&copy, &state::path_of(&copy)] {

@@ -1,6 +1,6 @@
 //! Records requests: packed under the engine's lock, compressed and written by a thread.
 
-use crate::trace::{Block, Event, Header, Packer, Writer};
+use crate::trace::{Block, TraceEvent, Header, Packer, Writer};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::BufWriter;
@@ -48,7 +48,7 @@ impl Recorder {
     }
 
     /// Adds an event.
-    pub fn push(&mut self, event: &Event) {
+    pub fn push(&mut self, event: &TraceEvent) {
         if let Some(block) = self.packer.push(event) {
             self.send(block);
         }

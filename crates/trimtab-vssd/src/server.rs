@@ -1,8 +1,8 @@
 //! The life of one attached drive: creates and removes everything that belongs to it.
 
-use crate::block::{AttachContext, Block};
-use crate::control::{self, Answer, Ask, Question};
-use crate::engine::{Engine, Settings};
+use crate::block::{AttachContext, ServedBlockDevice};
+use crate::control::{self, ControlResponse, ControlCommand, ControlRequest};
+use crate::engine::{Engine, EngineSettings};
 use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
@@ -68,8 +68,8 @@ pub struct Server {
     pacer: Arc<Pacer>,
     speed: Speed,
     started: Instant,
-    questions: Option<Receiver<Question>>,
-    block: Option<Block>,
+    questions: Option<Receiver<ControlRequest>>,
+    block: Option<ServedBlockDevice>,
     nbd: Option<NbdFront>,
     /// Errors during the removal.
     problems: Vec<String>,
@@ -90,7 +90,7 @@ impl Server {
         {
             return Err(still_waits(&record).into());
         }
-        let settings = Settings::of(&options.spec, options.speed);
+        let settings = EngineSettings::of(&options.spec, options.speed);
         let drive = match &options.data {
             Some(data) => {
                 let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;
@@ -206,8 +206,8 @@ impl Server {
     fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
         let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
-            Some(crashed) => (Block::recover(drive, crashed)?, Vec::new()),
-            None => Block::make(drive, &place, wanted, &mut self.record)?,
+            Some(crashed) => (ServedBlockDevice::recover(drive, crashed)?, Vec::new()),
+            None => ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?,
         };
         if block.transport() == Transport::Device {
             // Zero-writes may arrive as TRIM requests, so trimmed space must read as zeros.
@@ -248,16 +248,16 @@ impl Server {
             }
             match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
                 Ok(question) => match question.ask {
-                    Ask::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
-                    Ask::Power { on, within } => question.answer(self.power(on, within)),
-                    Ask::Detach { force } => match self.detach(force) {
+                    ControlCommand::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
+                    ControlCommand::Power { on, within } => question.answer(self.power(on, within)),
+                    ControlCommand::Detach { force } => match self.detach(force) {
                         Ok(()) => {
                             let finished = self.finish();
                             let problem = finished.as_ref().err().map(|error| format!("{error:#}"));
-                            question.answer(Answer::Ok(serde_json::json!({ "problem": problem })));
+                            question.answer(ControlResponse::Ok(serde_json::json!({ "problem": problem })));
                             return finished;
                         }
-                        Err(error) => question.answer(Answer::Error(format!("{error:#}"))),
+                        Err(error) => question.answer(ControlResponse::Error(format!("{error:#}"))),
                     },
                 },
                 Err(RecvTimeoutError::Timeout) => {}
@@ -311,9 +311,9 @@ impl Server {
         Ok(())
     }
 
-    fn power(&self, on: bool, within: Option<u64>) -> Answer {
+    fn power(&self, on: bool, within: Option<u64>) -> ControlResponse {
         if on {
-            return Answer::Ok(serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }));
+            return ControlResponse::Ok(serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }));
         }
         let answer = match within {
             Some(n) => self.faults.cut_power_within(n).map(|known| serde_json::json!({ "power": "on", "fails_within": n, "known": known })),
@@ -321,7 +321,7 @@ impl Server {
                 self.faults.cut_power().map(|(pages, known)| serde_json::json!({ "power": "off", "lost_blocks": pages, "known": known }))
             }
         };
-        answer.map_or_else(Answer::Error, Answer::Ok)
+        answer.map_or_else(ControlResponse::Error, ControlResponse::Ok)
     }
 
     fn status(&self) -> Status {
@@ -333,7 +333,7 @@ impl Server {
             speed: self.speed.to_string(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
-            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, Block::waiting),
+            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, ServedBlockDevice::waiting),
             requests: ByKind::from(&snapshot.counts),
             host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
             discard_amplification: snapshot.discards.amplification(),
@@ -348,10 +348,10 @@ impl Server {
     }
 }
 
-fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
+fn to_answer(value: serde_json::Result<serde_json::Value>) -> ControlResponse {
     match value {
-        Ok(value) => Answer::Ok(value),
-        Err(error) => Answer::Error(error.to_string()),
+        Ok(value) => ControlResponse::Ok(value),
+        Err(error) => ControlResponse::Error(error.to_string()),
     }
 }
 

@@ -39,4 +39,4 @@ pub mod timing;
 pub use export::{ExportFormat, export};
 pub use format::{Block, Header, Packer, Reader, Writer};
 pub use source::Source;
-pub use trimtab_sim::trace::{Event, Kind};
+pub use trimtab_sim::trace::{TraceEvent, TraceOpKind};

@@ -19,7 +19,7 @@ use trimtab_sim::runner::blocks::{Recording, run, run_recording};
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::BlockTarget;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
 
 const BLOCK: u32 = 4096;
 const DRIVE_FILE: Bytes = Bytes(1 << 30);
@@ -62,7 +62,7 @@ fn prepare(file: &Path, size: Bytes) {
     let dir = rustix::fs::open(file.parent().unwrap(), OFlags::DIRECTORY, Mode::empty()).unwrap();
     let options = BlockOptions { queue_depth_max: 8, bytes_in_flight_max: 8 << 20, ..BlockOptions::default() };
     let mut target = BlockFile::create(dir, file.parent().unwrap(), "data", size, &options).unwrap();
-    let settings = Settings {
+    let settings = SyntheticSettings {
         pattern: Pattern::Sequential,
         sizes: vec![(1 << 20, 1)],
         queue_depth: 8,
@@ -72,8 +72,8 @@ fn prepare(file: &Path, size: Bytes) {
     phase(run(&mut Synthetic::new(settings, 1).unwrap(), &mut target, &mut ()));
 }
 
-fn settings(span: Bytes, read: bool, queue_depth: u32, limit: Limit) -> Settings {
-    Settings {
+fn settings(span: Bytes, read: bool, queue_depth: u32, limit: Limit) -> SyntheticSettings {
+    SyntheticSettings {
         pattern: Pattern::Uniform,
         mix: Mix { read_percent: if read { 100 } else { 0 }, trim_percent: 0 },
         sizes: vec![(BLOCK, 1)],

@@ -160,7 +160,7 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Bytes;
     use trimtab_sim::runner::RunEnd;
-    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
 
     /// Dotted names of every value in a table.
     fn fields(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {
@@ -238,7 +238,7 @@ mod tests {
                         read_percent: 20,
                         trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
                     },
-                    trims_of: TrimsOf::All,
+                    trims_of: TrimPattern::All,
                     sizes: vec![(65_536, 1)],
                     queue_depth: 8,
                     span_permille: 1000,

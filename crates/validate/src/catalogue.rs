@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_study::document::Table;
-use trimtab_study::learn::fit::OneByOne;
+use trimtab_study::learn::fit::SequentialEvaluator;
 
 /// Published rates, relative to the project root.
 const PUBLISHED: &str = "docs/real-drives.csv";
@@ -46,7 +46,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         if interrupt::requested() {
             return Err(InterruptError.into());
         }
-        fit::entry(measured, &OneByOne).with_context(|| format!("no drive explains the rates of {}", measured.model))
+        fit::entry(measured, &SequentialEvaluator).with_context(|| format!("no drive explains the rates of {}", measured.model))
     })?;
     if args.write {
         for (measured, entry) in models.iter().zip(&entries) {

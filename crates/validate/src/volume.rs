@@ -22,7 +22,7 @@ use trimtab_sim::op::FileOp;
 use trimtab_sim::runner::files::execute;
 use trimtab_sim::target::{Clock as _, FileTarget};
 use trimtab_sim::volume::{Traffic, Volume, VolumeSpec};
-use trimtab_sim::workload::postmark::{Postmark, Settings};
+use trimtab_sim::workload::postmark::{Postmark, PostmarkSettings};
 use trimtab_sim::workload::tree::{Tree, TreeList};
 use trimtab_sim::workload::{FileStep, FileWorkload};
 use trimtab_study::document::Table;
@@ -201,7 +201,7 @@ fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {
         let list = TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, 1)?;
         return Ok(Box::new(Tree::new(Arc::new(list), 1)));
     }
-    Ok(Box::new(Postmark::new(&Settings::published())?))
+    Ok(Box::new(Postmark::new(&PostmarkSettings::published())?))
 }
 
 /// Runs all steps of a workload, with a sync before each phase and at the end to limit the

@@ -22,7 +22,7 @@ use rustix::fs::StatVfsMountFlags;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 
 /// A directory that a command will write to. It has been inspected; nothing has been created
 /// yet.
@@ -89,7 +89,7 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
 /// Runs all checks before a command writes `plan` below `path`, and creates the workspace.
 /// `reserve` overrides the free space to keep. `what` completes the sentence "TRIMTAB: `what`
 /// writes up to …".
-pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
+pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &WorkloadPlan) -> anyhow::Result<Workspace> {
     let ground = TargetDirectory::open(path)?;
     workspace::deal_with_leftovers(context, &ground)?;
     let reserve = space::check(&ground, reserve, plan.space)?;

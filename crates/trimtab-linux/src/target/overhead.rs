@@ -9,7 +9,7 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::runner::{blocks, files};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
 use trimtab_sim::workload::{FileWorkload, Limit};
 
 /// Share of the measured time above which the tool's own cost gives a warning.
@@ -41,7 +41,7 @@ impl Overhead {
 
     /// Measures the cost of operations of `block` bytes at `depth`, with data of class `makes`.
     pub fn of_blocks(block: u32, depth: u32, makes: Option<DataClass>) -> Self {
-        let settings = Settings {
+        let settings = SyntheticSettings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
             sizes: vec![(block, 1)],

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::runner::RunProgress;
     use crate::target::{BlockInfo, Clock};
-    use crate::workload::Plan;
+    use crate::workload::WorkloadPlan;
     use alloc::boxed::Box;
     use alloc::string::ToString as _;
     use alloc::vec;
@@ -344,8 +344,8 @@ mod tests {
     }
 
     impl BlockWorkload for Writes {
-        fn plan(&self) -> Plan {
-            Plan::default()
+        fn plan(&self) -> WorkloadPlan {
+            WorkloadPlan::default()
         }
         fn next_phase(&mut self) -> Option<BlockPhase> {
             self.phases.next()
@@ -438,7 +438,7 @@ mod tests {
     struct Numbered(Writes);
 
     impl BlockWorkload for Numbered {
-        fn plan(&self) -> Plan {
+        fn plan(&self) -> WorkloadPlan {
             self.0.plan()
         }
         fn next_phase(&mut self) -> Option<BlockPhase> {

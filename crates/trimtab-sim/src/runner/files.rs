@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::op::Payload;
     use crate::target::{Clock, TargetError};
-    use crate::workload::Plan;
+    use crate::workload::WorkloadPlan;
     use alloc::format;
     use alloc::string::String;
     use alloc::string::ToString as _;
@@ -182,8 +182,8 @@ mod tests {
     struct Script(alloc::vec::IntoIter<FileStep<'static>>);
 
     impl FileWorkload for Script {
-        fn plan(&self) -> Plan {
-            Plan::default()
+        fn plan(&self) -> WorkloadPlan {
+            WorkloadPlan::default()
         }
         fn next_step(&mut self) -> Option<FileStep<'_>> {
             self.0.next()

@@ -1,7 +1,7 @@
 //! Collects the passes of a series of rounds.
 
 use super::recorder::Recorder;
-use crate::workload::crystal::figures::{self, Pass};
+use crate::workload::crystal::figures::{self, CrystalPass};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
@@ -11,14 +11,14 @@ pub struct Passes {
     /// Rounds done.
     pub rounds: u64,
     /// All passes, in order.
-    pub passes: Vec<Pass>,
+    pub passes: Vec<CrystalPass>,
     /// Phases seen in the recorder.
     seen: usize,
 }
 
 impl Passes {
     /// Resumes after `rounds` rounds with these passes.
-    pub const fn after(rounds: u64, passes: Vec<Pass>) -> Self {
+    pub const fn after(rounds: u64, passes: Vec<CrystalPass>) -> Self {
         Self { rounds, passes, seen: 0 }
     }
 
@@ -35,7 +35,7 @@ impl Passes {
         if let Some(phase) = recorder.phases().last()
             && phase.read.saturating_add(phase.written) > Bytes::ZERO
         {
-            self.passes.push(Pass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
+            self.passes.push(CrystalPass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
         }
         recorder.merge_last_phase();
         self.seen = recorder.phases().len();

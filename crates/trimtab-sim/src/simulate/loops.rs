@@ -9,8 +9,8 @@ use crate::target::drive::DriveTarget;
 use crate::target::{BlockTarget as _, TargetResult};
 use crate::workload::Limit;
 use crate::workload::crystal::figures::{self, Trend};
-use crate::workload::crystal::looped::{DELETE, Looped, Placement};
-use crate::workload::crystal::{Crystal, Position, Profile, Settings};
+use crate::workload::crystal::looped::{DELETE, CrystalLoop, Placement};
+use crate::workload::crystal::{Crystal, Position, Profile, CrystalSettings};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +23,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
 /// Type of the workload.
-pub type LoopWorkload = Looped;
+pub type LoopWorkload = CrystalLoop;
 
 /// Settings of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +118,7 @@ impl Loops {
     /// # Errors
     /// The file does not fit, passes are empty, or operations are below the block size.
     pub fn workload<T>(&self, spec: &DriveSpec, plan: &SimulationPlan<T>, total: Option<Bytes>) -> Result<LoopWorkload, UsageError> {
-        let settings = Settings {
+        let settings = CrystalSettings {
             profile: self.profile,
             size: self.size,
             passes: self.passes,
@@ -138,10 +138,10 @@ impl Loops {
         if self.small_pass == Bytes::ZERO {
             return Err(UsageError::new("crystal: small-pass must be above 0"));
         }
-        let refused = |error: crate::workload::crystal::SettingsError| UsageError::new(format!("crystal: {error}"));
+        let refused = |error: crate::workload::crystal::CrystalSettingsError| UsageError::new(format!("crystal: {error}"));
         let rounds = Crystal::new(settings, plan.seed, Position::default()).map_err(refused)?;
         let space = self.space.unwrap_or(Bytes::MAX).min(Bytes(spec.capacity_bytes));
-        let looped = Looped::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
+        let looped = CrystalLoop::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
         looped.map_err(|error| refused(error).hint("'crystal:size=64MiB' makes the test file smaller"))
     }
 

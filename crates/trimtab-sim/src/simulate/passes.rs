@@ -5,7 +5,7 @@ use super::{SimulatedDrive, Trace, Watcher, WorkloadResult};
 use crate::runner::RunEnd;
 use crate::runner::recorder::Recorder;
 use crate::target::TargetError;
-use crate::trace::Event;
+use crate::trace::TraceEvent;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub trait RequestSource {
     ///
     /// # Errors
     /// Reason and location.
-    fn next_request(&mut self) -> Option<Result<Event, Self::Error>>;
+    fn next_request(&mut self) -> Option<Result<TraceEvent, Self::Error>>;
 
     /// Location of the last request, for messages.
     fn place(&self) -> String;
@@ -121,19 +121,19 @@ pub(super) mod tests {
     use crate::policy::PolicySpec;
     use crate::simulate::timing::Timing;
     use crate::simulate::{Amount, SimulationLoad, SimulationPlan, SimulationResult, run};
-    use crate::trace::Kind;
+    use crate::trace::TraceOpKind;
     use alloc::vec;
     use trimtab_drive::shipped::drive;
 
     #[derive(Clone)]
-    pub(in crate::simulate) struct RequestList(Vec<Event>);
+    pub(in crate::simulate) struct RequestList(Vec<TraceEvent>);
 
-    pub(in crate::simulate) struct EventReader<'a>(core::slice::Iter<'a, Event>);
+    pub(in crate::simulate) struct EventReader<'a>(core::slice::Iter<'a, TraceEvent>);
 
     impl RequestSource for EventReader<'_> {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
-        fn next_request(&mut self) -> Option<Result<Event, Self::Error>> {
+        fn next_request(&mut self) -> Option<Result<TraceEvent, Self::Error>> {
             self.0.next().copied().map(Ok)
         }
 
@@ -164,8 +164,8 @@ pub(super) mod tests {
         }
     }
 
-    fn given(kind: Kind, requests: u64) -> RequestList {
-        let event = |n: u64| Event {
+    fn given(kind: TraceOpKind, requests: u64) -> RequestList {
+        let event = |n: u64| TraceEvent {
             at: Nanos(n * 1_000_000),
             kind,
             offset: n * 4096,
@@ -196,7 +196,7 @@ pub(super) mod tests {
     fn trace_repeats_until_the_amount_is_written() {
         // 100 requests of 4096 bytes are 409,600; a million needs two and a half passes.
         for (until, written) in [(None, 409_600), (Some(Amount::Bytes(Bytes(1_000_000))), 245 * 4096)] {
-            let done = simulated(given(Kind::Write, 100), until).unwrap();
+            let done = simulated(given(TraceOpKind::Write, 100), until).unwrap();
             let phases = &done.recorded.phases;
             assert_eq!(phases.iter().map(|phase| phase.written.0).collect::<Vec<_>>(), vec![written]);
         }
@@ -205,7 +205,7 @@ pub(super) mod tests {
     #[test]
     fn trace_without_requests_or_writes_is_refused() {
         for (trace, until, said) in
-            [(given(Kind::Write, 0), None, "it has no request"), (given(Kind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing")]
+            [(given(TraceOpKind::Write, 0), None, "it has no request"), (given(TraceOpKind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing")]
         {
             let refused = simulated(trace, until).err().unwrap();
             assert!(refused.contains(said), "{refused}");

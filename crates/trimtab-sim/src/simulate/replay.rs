@@ -10,7 +10,7 @@ use super::steered::Account;
 use super::timing::Timing;
 use crate::policy::PolicySpec;
 use crate::simulate::steered::SteeredDrive;
-use crate::trace::{Event, Kind};
+use crate::trace::{TraceEvent, TraceOpKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::format;
@@ -79,7 +79,7 @@ impl HostPace {
         Self { timing, open: BinaryHeap::new(), anchor: (recorded, now), requests: 0 }
     }
 
-    fn arrival(&mut self, event: &Event) -> Nanos {
+    fn arrival(&mut self, event: &TraceEvent) -> Nanos {
         self.requests += 1;
         match self.timing {
             Timing::Recorded => {}
@@ -102,7 +102,7 @@ impl HostPace {
         self.anchor.1 + event.at.saturating_sub(self.anchor.0)
     }
 
-    fn completes(&mut self, event: &Event, done: Nanos) {
+    fn completes(&mut self, event: &TraceEvent, done: Nanos) {
         if matches!(self.timing, Timing::ClosedLoop(_)) {
             self.open.push(Reverse((done, done)));
         } else if event.latency > Nanos::ZERO {
@@ -131,7 +131,7 @@ impl<D: Device> Replay<D> {
     }
 
     /// Replays one event. `Err` if it exceeds the drive.
-    pub fn event(&mut self, event: &Event) -> Result<RequestService, String> {
+    pub fn event(&mut self, event: &TraceEvent) -> Result<RequestService, String> {
         let block = self.block;
         // Requests from drives with smaller blocks are extended to whole blocks.
         let offset = event.offset / block * block;
@@ -142,15 +142,15 @@ impl<D: Device> Replay<D> {
         let extent = Extent { offset, len: end - offset };
         let arrived = self.pace.arrival(event);
         let completion = match event.kind {
-            Kind::Read => self.drive.submit(arrived, &Command::Read(extent)),
-            Kind::Write => self.drive.submit(arrived, &Command::Write(extent, event.class)),
-            Kind::Trim => {
+            TraceOpKind::Read => self.drive.submit(arrived, &Command::Read(extent)),
+            TraceOpKind::Write => self.drive.submit(arrived, &Command::Write(extent, event.class)),
+            TraceOpKind::Trim => {
                 // Only whole blocks are free.
                 let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
                 let freed = Extent { offset: start.min(end), len: end.saturating_sub(start) };
                 self.drive.submit(arrived, &Command::trim(&[freed]))
             }
-            Kind::Flush => self.drive.submit(arrived, &Command::Flush),
+            TraceOpKind::Flush => self.drive.submit(arrived, &Command::Flush),
         };
         let mut done = completion.done;
         if event.fua {
@@ -213,15 +213,15 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::model;
 
-    fn replayed(events: &[Event], policy: Option<&str>) -> ReplayOutcome {
+    fn replayed(events: &[TraceEvent], policy: Option<&str>) -> ReplayOutcome {
         rested(events, policy, Nanos::ZERO)
     }
 
-    fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> ReplayOutcome {
+    fn rested(events: &[TraceEvent], policy: Option<&str>, rest: Nanos) -> ReplayOutcome {
         timed(events, policy, rest, Timing::Recorded)
     }
 
-    fn timed(events: &[Event], policy: Option<&str>, rest: Nanos, timing: Timing) -> ReplayOutcome {
+    fn timed(events: &[TraceEvent], policy: Option<&str>, rest: Nanos, timing: Timing) -> ReplayOutcome {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
@@ -243,17 +243,17 @@ mod tests {
         .unwrap()
     }
 
-    fn event(at: Nanos, kind: Kind, offset: u64, len: u64, latency: Nanos) -> Event {
-        Event { at, kind, offset, len, class: DataClass::Random, fua: false, continues: false, latency, errno: None }
+    fn event(at: Nanos, kind: TraceOpKind, offset: u64, len: u64, latency: Nanos) -> TraceEvent {
+        TraceEvent { at, kind, offset, len, class: DataClass::Random, fua: false, continues: false, latency, errno: None }
     }
 
     /// Writes 16 MiB, frees 8 MiB twice, then only reads, a day later.
-    fn freeing() -> Vec<Event> {
+    fn freeing() -> Vec<TraceEvent> {
         let ms = Nanos::from_millis;
-        let mut events: Vec<Event> = (0..16).map(|n| event(ms(n), Kind::Write, n << 20, 1 << 20, Nanos::ZERO)).collect();
-        events.push(event(ms(100), Kind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
-        events.push(event(ms(200), Kind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
-        events.push(event(Nanos::from_secs(86_400 * 8), Kind::Read, 0, 4096, Nanos::ZERO));
+        let mut events: Vec<TraceEvent> = (0..16).map(|n| event(ms(n), TraceOpKind::Write, n << 20, 1 << 20, Nanos::ZERO)).collect();
+        events.push(event(ms(100), TraceOpKind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
+        events.push(event(ms(200), TraceOpKind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
+        events.push(event(Nanos::from_secs(86_400 * 8), TraceOpKind::Read, 0, 4096, Nanos::ZERO));
         events
     }
 
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn rewritten_blocks_are_never_trimmed() {
         let mut events = freeing();
-        events.insert(18, event(Nanos::from_millis(300), Kind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
+        events.insert(18, event(Nanos::from_millis(300), TraceOpKind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
         let outcome = replayed(&events, Some("batched"));
         assert_eq!(outcome.account.discards.effective_bytes(), 6 << 20);
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn slower_drive_slows_a_waiting_host() {
         // Each request was issued 1 ms after the previous reply, which took 1 ns.
-        let events: Vec<Event> = (0..50_u64).map(|n| event(Nanos::from_millis(n), Kind::Read, n << 20, 4096, Nanos(1))).collect();
+        let events: Vec<TraceEvent> = (0..50_u64).map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1))).collect();
         let outcome = replayed(&events, None);
         let read = outcome.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn trace_without_times_replays_at_rate_or_closed_loop() {
-        let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
+        let events: Vec<TraceEvent> = (0..51_u64).map(|n| event(Nanos::ZERO, TraceOpKind::Read, n << 20, 4096, Nanos::ZERO)).collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
         let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
         // Fifty pauses of 100 ms plus the last read; back to back; all at once.
@@ -322,8 +322,8 @@ mod tests {
         let drive = SteeredDrive::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
         let mut replay = Replay::new(drive, Nanos::ZERO);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
-            assert!(replay.event(&event(Nanos::ZERO, Kind::Write, offset, len, Nanos::ZERO)).is_err());
+            assert!(replay.event(&event(Nanos::ZERO, TraceOpKind::Write, offset, len, Nanos::ZERO)).is_err());
         }
-        assert!(replay.event(&event(Nanos::ZERO, Kind::Write, 100, 10, Nanos::ZERO)).is_ok(), "smaller blocks than the drive's");
+        assert!(replay.event(&event(Nanos::ZERO, TraceOpKind::Write, 100, 10, Nanos::ZERO)).is_ok(), "smaller blocks than the drive's");
     }
 }

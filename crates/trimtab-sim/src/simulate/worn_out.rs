@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::simulate::passes::tests::RequestList;
     use crate::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, run, shipped};
-    use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use crate::workload::synthetic::{Mix, Pattern, TrimPattern};
     use trimtab_drive::data::DataClass;
     use trimtab_drive::spec::Medium;
 
@@ -87,7 +87,7 @@ mod tests {
         let addresses = Addresses {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
-            trims_of: TrimsOf::All,
+            trims_of: TrimPattern::All,
             sizes: vec![(65_536, 1)],
             queue_depth: 8,
             span_permille: 1000,

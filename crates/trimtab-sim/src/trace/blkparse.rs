@@ -1,6 +1,6 @@
 //! Parser for blkparse's default output.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number};
+use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 /// Event that counts as the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum BlkparseEvent {
     /// `Q`: queued by a filesystem or a program.
     #[default]
     Queued,
@@ -18,7 +18,7 @@ pub enum Action {
     Completed,
 }
 
-impl Action {
+impl BlkparseEvent {
     const ALL: [(&'static str, Self); 3] = [("Q", Self::Queued), ("D", Self::Issued), ("C", Self::Completed)];
 
     fn of(letter: &str) -> Option<Self> {
@@ -26,13 +26,13 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for BlkparseEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(Self::ALL[*self as usize].0)
     }
 }
 
-impl FromStr for Action {
+impl FromStr for BlkparseEvent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,31 +41,31 @@ impl FromStr for Action {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    wanted: Action,
+pub(super) struct BlkparseState {
+    wanted: BlkparseEvent,
     /// A summary was reached: afterwards only events are valid.
     summary: bool,
     /// Requests with other events than the wanted one, by [`Action`].
     unwanted: [u64; 3],
 }
 
-impl State {
-    pub(super) const fn new(wanted: Action) -> Self {
+impl BlkparseState {
+    pub(super) const fn new(wanted: BlkparseEvent) -> Self {
         Self { wanted, summary: false, unwanted: [0; 3] }
     }
 
-    pub(super) const fn wanted(&self) -> Action {
+    pub(super) const fn wanted(&self) -> BlkparseEvent {
         self.wanted
     }
 
     /// Another event in the text, and its count.
-    pub(super) fn other(&self) -> Option<(Action, u64)> {
-        Action::ALL.iter().map(|(_, action)| (*action, self.unwanted[*action as usize])).find(|(_, count)| *count > 0)
+    pub(super) fn other(&self) -> Option<(BlkparseEvent, u64)> {
+        BlkparseEvent::ALL.iter().map(|(_, action)| (*action, self.unwanted[*action as usize])).find(|(_, count)| *count > 0)
     }
 
     /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Skips input
     /// file headers, summaries, messages and other events.
-    pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
+    pub(super) fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         let mut fields = line.split_ascii_whitespace();
         let Some(device) = fields.next().and_then(device) else { return self.between(line) };
         let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
@@ -74,21 +74,21 @@ impl State {
             return Err(LineError::Short("the event is incomplete".into()));
         };
         let at_ns = decimal(Some(time), "the time", 1_000_000_000)?;
-        let Some(action) = Action::of(action) else { return Ok(Line::Characteristic) };
+        let Some(action) = BlkparseEvent::of(action) else { return Ok(TraceLine::Characteristic) };
         let request = request(device, at_ns, fields)?;
         if action != self.wanted {
-            self.unwanted[action as usize] += u64::from(matches!(request, Line::Request(_)));
-            return Ok(Line::Characteristic);
+            self.unwanted[action as usize] += u64::from(matches!(request, TraceLine::Request(_)));
+            return Ok(TraceLine::Characteristic);
         }
         Ok(request)
     }
 
-    fn between(&mut self, line: &str) -> Result<Line, LineError> {
+    fn between(&mut self, line: &str) -> Result<TraceLine, LineError> {
         const BEFORE: [&str; 2] = ["Input file ", "Trace started at "];
         const SUMMARY: [&str; 6] = ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
         let begins = |starts: &[&str]| starts.iter().any(|start| line.trim_start().starts_with(start));
         self.summary |= begins(&SUMMARY);
-        if self.summary || begins(&BEFORE) { Ok(Line::Other) } else { Err(LineError::new("it is neither an event nor part of a summary")) }
+        if self.summary || begins(&BEFORE) { Ok(TraceLine::Other) } else { Err(LineError::new("it is neither an event nor part of a summary")) }
     }
 }
 
@@ -99,12 +99,12 @@ fn device(field: &str) -> Option<Volume> {
 }
 
 /// The request of an event, if replayed.
-fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Line, LineError> {
+fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<TraceLine, LineError> {
     let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
     let without_data = |volume: Volume, why| match preflush {
-        true => Line::Request(Raw::new(at_ns, volume, Kind::Flush, 0, 0)),
-        false => Line::Skipped(volume, why),
+        true => TraceLine::Request(RawRecord::new(at_ns, volume, TraceOpKind::Flush, 0, 0)),
+        false => TraceLine::Skipped(volume, why),
     };
     let kind = match kind {
         Ok(kind) => kind,
@@ -121,21 +121,21 @@ fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a
         _ => return Err(LineError::new("the event has no '+ sectors'")),
     }
     let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
-    Ok(Line::Request(Raw { preflush, fua, ..Raw::new(at_ns, volume, kind, offset, len) }))
+    Ok(TraceLine::Request(RawRecord { preflush, fua, ..RawRecord::new(at_ns, volume, kind, offset, len) }))
 }
 
 /// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in place
 /// of the operation is the flush itself.
-fn rwbs(flags: &str) -> (bool, Result<Kind, SkipReason>, bool) {
+fn rwbs(flags: &str) -> (bool, Result<TraceOpKind, SkipReason>, bool) {
     let (preflush, rest) = flags.strip_prefix('F').map_or((false, flags), |rest| (true, rest));
     let kind = match rest.as_bytes() {
-        [b'R', ..] => Ok(Kind::Read),
+        [b'R', ..] => Ok(TraceOpKind::Read),
         [b'W', b'Z', ..] => Err(SkipReason::WriteZeroes),
-        [b'W', ..] => Ok(Kind::Write),
-        [b'D', ..] => Ok(Kind::Trim),
+        [b'W', ..] => Ok(TraceOpKind::Write),
+        [b'D', ..] => Ok(TraceOpKind::Trim),
         [b'Z', ..] => Err(SkipReason::Zone),
         // N: neither read nor write, such as passed-through commands.
         _ => Err(SkipReason::PassedThrough),
     };
-    (preflush, kind, kind == Ok(Kind::Write) && rest.contains('F'))
+    (preflush, kind, kind == Ok(TraceOpKind::Write) && rest.contains('F'))
 }

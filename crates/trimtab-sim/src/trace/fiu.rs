@@ -1,18 +1,18 @@
 //! Parser for the traces of Florida International University (IODedup, SRCMap).
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, bytes, number};
+use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, Volume, bytes, number};
 use alloc::vec::Vec;
 
 /// `nanoseconds pid process sector sectors W|R major minor [MD5 …]`. Process names may
 /// contain spaces.
-pub(super) fn line(line: &str) -> Result<Line, LineError> {
+pub(super) fn line(line: &str) -> Result<TraceLine, LineError> {
     let fields: Vec<&str> = line.split_ascii_whitespace().take(32).collect();
     let at_ns: u64 = number(fields.first().copied(), "the time")?;
     let _pid: u32 = number(fields.get(1).copied(), "the process number")?;
     let request = fields.windows(5).skip(3).find_map(|fields| {
         let kind = match fields[2] {
-            "W" | "w" => Kind::Write,
-            "R" | "r" => Kind::Read,
+            "W" | "w" => TraceOpKind::Write,
+            "R" | "r" => TraceOpKind::Read,
             _ => return None,
         };
         let volume = Volume::Device(fields[3].parse().ok()?, fields[4].parse().ok()?);
@@ -22,5 +22,5 @@ pub(super) fn line(line: &str) -> Result<Line, LineError> {
         return Err(LineError::new("it has no 'sector sectors W|R major minor'"));
     };
     let (offset, len) = (bytes(first, SECTOR_BYTES, "the sector")?, bytes(count, SECTOR_BYTES, "the number of sectors")?);
-    Ok(Line::Request(Raw::new(at_ns.into(), volume, kind, offset, len)))
+    Ok(TraceLine::Request(RawRecord::new(at_ns.into(), volume, kind, offset, len)))
 }

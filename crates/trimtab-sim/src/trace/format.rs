@@ -1,7 +1,7 @@
 //! Text formats: names and detection.
 
-use super::table::{self, Table};
-use super::{Line, Parser};
+use super::table::{self, ColumnFormat};
+use super::{TraceLine, Parser};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use core::str::FromStr;
 
 /// A text format.
 #[derive(Clone, Copy, Debug)]
-pub enum Format {
+pub enum TraceFormat {
     /// fio's iolog, version 2 or 3 (stated in its first line).
     Iolog,
     /// blkparse's default text.
@@ -18,19 +18,19 @@ pub enum Format {
     /// Florida International University: `ns pid process sector sectors W|R major minor MD5`.
     Fiu,
     /// One request per line in fixed columns.
-    Table(&'static Table),
+    Table(&'static ColumnFormat),
 }
 
 /// Result of [`Format::recognise`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recognised {
+pub enum FormatMatch {
     /// Matches this format only.
-    Certain(Format),
+    Certain(TraceFormat),
     /// The numbers fit these formats among others, so the user must choose; may be empty.
-    Possible(Vec<Format>),
+    Possible(Vec<TraceFormat>),
 }
 
-impl Format {
+impl TraceFormat {
     /// Every format with its name and description.
     pub const ALL: &'static [(&'static str, Self, &'static str)] = &[
         ("fio", Self::Iolog, "fio iolog, version 2 or 3"),
@@ -70,7 +70,7 @@ impl Format {
     /// Detects the format from the `beginning` of a trace: whole lines, including headers.
     /// Formats that any numbers fit are detected only by their header.
     #[must_use]
-    pub fn recognise(beginning: &str) -> Recognised {
+    pub fn recognise(beginning: &str) -> FormatMatch {
         let (mut certain, mut possible) = (Vec::new(), Vec::new());
         for (_, format, _) in Self::ALL {
             let mut parser = Parser::new(*format, None);
@@ -81,7 +81,7 @@ impl Format {
                     break;
                 }
                 match record {
-                    Ok(Line::Request(_)) => {
+                    Ok(TraceLine::Request(_)) => {
                         possible.push(*format);
                         break;
                     }
@@ -91,14 +91,14 @@ impl Format {
             }
         }
         match certain.as_slice() {
-            [format] => Recognised::Certain(*format),
-            [] => Recognised::Possible(possible),
-            _ => Recognised::Possible(certain),
+            [format] => FormatMatch::Certain(*format),
+            [] => FormatMatch::Possible(possible),
+            _ => FormatMatch::Possible(certain),
         }
     }
 }
 
-impl PartialEq for Format {
+impl PartialEq for TraceFormat {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Table(one), Self::Table(other)) => core::ptr::eq(*one, *other),
@@ -107,15 +107,15 @@ impl PartialEq for Format {
     }
 }
 
-impl Eq for Format {}
+impl Eq for TraceFormat {}
 
-impl fmt::Display for Format {
+impl fmt::Display for TraceFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(Self::ALL.iter().find(|(_, format, _)| format == self).map_or("unknown", |(name, ..)| name))
     }
 }
 
-impl FromStr for Format {
+impl FromStr for TraceFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

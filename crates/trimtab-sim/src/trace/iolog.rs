@@ -1,31 +1,31 @@
 //! Parser for fio's iolog, versions 2 and 3.
 
-use super::{Kind, Line, LineError, Raw, Volume, number, shortened};
+use super::{TraceOpKind, TraceLine, LineError, RawRecord, Volume, number, shortened};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 
 /// State for later lines: version, files in order of appearance, time waited for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct IologState {
     version: u8,
     files: BTreeMap<String, Volume>,
     waited_ns: u128,
 }
 
-impl State {
+impl IologState {
     /// Version 2: `file action [offset length]`; version 3: a timestamp in µs before it.
     ///
     /// `file wait N` delays the log until N milliseconds after its start, as in fio 3.33; its
     /// manual says microseconds after the previous wait.
-    pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
+    pub(super) fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         if self.version == 0 {
             self.version = match line.trim() {
                 "fio version 2 iolog" => 2,
                 "fio version 3 iolog" => 3,
                 _ => return Err(LineError::new("the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'")),
             };
-            return Ok(Line::Characteristic);
+            return Ok(TraceLine::Characteristic);
         }
         let mut fields = line.split_ascii_whitespace();
         let stamp = if self.version == 3 { u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000 } else { 0 };
@@ -33,25 +33,25 @@ impl State {
         let file = fields.next().ok_or_else(|| LineError::Short("the file name is missing".into()))?;
         let action = fields.next().ok_or_else(|| LineError::Short("the action is missing".into()))?;
         let kind = match action {
-            "add" | "open" | "close" => return Ok(Line::Other),
+            "add" | "open" | "close" => return Ok(TraceLine::Other),
             "wait" => {
                 let until_ns = u128::from(number::<u64>(fields.next(), "the time to wait for")?) * 1_000_000;
                 self.waited_ns = self.waited_ns.max(until_ns);
-                return Ok(Line::Other);
+                return Ok(TraceLine::Other);
             }
-            "read" => Kind::Read,
-            "write" => Kind::Write,
-            "trim" => Kind::Trim,
-            "sync" | "datasync" | "sync_file_range" | "syncfs" => Kind::Flush,
+            "read" => TraceOpKind::Read,
+            "write" => TraceOpKind::Write,
+            "trim" => TraceOpKind::Trim,
+            "sync" | "datasync" | "sync_file_range" | "syncfs" => TraceOpKind::Flush,
             other => return Err(LineError::Wrong(format!("'{}' is not an action of an iolog", shortened(other)))),
         };
         let volume = self.volume(file)?;
-        if kind == Kind::Flush {
-            return Ok(Line::Request(Raw::new(at_ns, volume, kind, 0, 0)));
+        if kind == TraceOpKind::Flush {
+            return Ok(TraceLine::Request(RawRecord::new(at_ns, volume, kind, 0, 0)));
         }
         let offset = number(fields.next(), "the offset")?;
         let len = number(fields.next(), "the length")?;
-        Ok(Line::Request(Raw::new(at_ns, volume, kind, offset, len)))
+        Ok(TraceLine::Request(RawRecord::new(at_ns, volume, kind, offset, len)))
     }
 
     fn volume(&mut self, file: &str) -> Result<Volume, LineError> {

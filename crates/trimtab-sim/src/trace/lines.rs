@@ -1,7 +1,7 @@
 //! A text trace of one volume, line by line.
 
 use super::skipped::SkipCounts;
-use super::{Action, Format, Line, LineError, Parser, Raw, Reading, Record, Volume};
+use super::{BlkparseEvent, TraceFormat, TraceLine, LineError, Parser, RawRecord, TraceReadOptions, TraceRecord, Volume};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -28,7 +28,7 @@ pub struct Lines {
     cut: bool,
     skipped: SkipCounts,
     /// Requests by time and line.
-    waiting: BTreeMap<(u128, u64), Raw>,
+    waiting: BTreeMap<(u128, u64), RawRecord>,
     /// Earliest and latest request returned, in the trace's own time.
     given: Option<(u128, u128)>,
     /// Latest request read.
@@ -51,7 +51,7 @@ pub enum TextError {
     NoVolume(Volume, String),
     /// No request, but other events of blkparse.
     #[error("it has no request: no event {0}, but {2} events {1}")]
-    OtherEvents(Action, Action, u64),
+    OtherEvents(BlkparseEvent, BlkparseEvent, u64),
     /// A request earlier than one already returned.
     #[error("the time goes back by more than {WAITING_MAX} requests: sort the lines by time")]
     Late,
@@ -63,7 +63,7 @@ pub enum TextError {
 impl Lines {
     /// Creates a reader of `format`.
     #[must_use]
-    pub fn new(format: Format, reading: &Reading) -> Self {
+    pub fn new(format: TraceFormat, reading: &TraceReadOptions) -> Self {
         Self {
             parser: Parser::new(format, reading.events),
             wanted: reading.volume.clone(),
@@ -92,13 +92,13 @@ impl Lines {
                 self.cut = true;
                 return Ok(());
             }
-            Ok(Line::Skipped(volume, why)) => {
+            Ok(TraceLine::Skipped(volume, why)) => {
                 if self.wanted.as_ref().is_none_or(|wanted| volume.is_meant_by(wanted)) {
                     self.skipped.add(why);
                 }
                 return Ok(());
             }
-            Ok(Line::Request(raw)) => raw,
+            Ok(TraceLine::Request(raw)) => raw,
             read => return read.map(|_| ()).map_err(TextError::Line),
         };
         if self.wanted.as_ref().is_some_and(|wanted| !raw.volume.is_meant_by(wanted)) {
@@ -114,7 +114,7 @@ impl Lines {
         self.wait(raw)
     }
 
-    fn wait(&mut self, raw: Raw) -> Result<(), TextError> {
+    fn wait(&mut self, raw: RawRecord) -> Result<(), TextError> {
         if self.given.is_some_and(|(_, latest)| raw.at_ns < latest) {
             return Err(TextError::Late);
         }
@@ -131,7 +131,7 @@ impl Lines {
     }
 
     /// Next request and its line number. `None` if more lines are needed, or at the end.
-    pub fn next(&mut self, is_over: bool) -> Option<(Record, u64)> {
+    pub fn next(&mut self, is_over: bool) -> Option<(TraceRecord, u64)> {
         if self.waiting.len() <= WAITING_MAX && !is_over {
             return None;
         }

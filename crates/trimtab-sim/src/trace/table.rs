@@ -1,16 +1,16 @@
 //! Formats with one request per line in fixed columns.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number, shortened};
+use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Columns of a format.
 #[derive(Debug)]
-pub struct Table {
+pub struct ColumnFormat {
     /// Separator; white space if `None`.
     separator: Option<char>,
-    columns: &'static [Column],
+    columns: &'static [TraceColumn],
     /// Minimum columns of a line.
     least: usize,
     /// Maximum columns of a line.
@@ -18,16 +18,16 @@ pub struct Table {
 }
 
 #[derive(Debug)]
-struct Column {
+struct TraceColumn {
     /// Name in messages.
     name: &'static str,
     /// Names in headers, in lower-case letters and digits only.
     header: &'static [&'static str],
-    content: Content,
+    content: ColumnContent,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum ColumnContent {
     /// Decimal number in units of this many nanoseconds, a power of ten.
     Decimal(u32),
     /// Integer in units of this many nanoseconds.
@@ -36,7 +36,7 @@ enum Content {
     /// Owner of the volume.
     Host,
     /// Operation by word; `None` for requests that were not served.
-    Kind(&'static [(&'static str, Option<Kind>)]),
+    Kind(&'static [(&'static str, Option<TraceOpKind>)]),
     /// In units of this many bytes.
     Offset(u64),
     /// In units of this many bytes.
@@ -47,8 +47,8 @@ enum Content {
     Text,
 }
 
-const fn column(name: &'static str, header: &'static [&'static str], content: Content) -> Column {
-    Column { name, header, content }
+const fn column(name: &'static str, header: &'static [&'static str], content: ColumnContent) -> TraceColumn {
+    TraceColumn { name, header, content }
 }
 
 const TIME: &[&str] = &["timestamp", "time", "ts"];
@@ -56,134 +56,134 @@ const OFFSET: &[&str] = &["offset", "lba", "startinglba", "address"];
 const SIZE: &[&str] = &["size", "length", "len", "iosize"];
 const KIND: &[&str] = &["type", "opcode", "op", "iotype", "operation", "rw"];
 const VOLUME: &[&str] = &["volumeid", "volume", "deviceid", "device", "disknumber", "disk", "lun", "asu", "devicenumber"];
-const NAMED: &[(&str, Option<Kind>)] =
-    &[("Read", Some(Kind::Read)), ("Write", Some(Kind::Write)), ("R", Some(Kind::Read)), ("W", Some(Kind::Write))];
+const NAMED: &[(&str, Option<TraceOpKind>)] =
+    &[("Read", Some(TraceOpKind::Read)), ("Write", Some(TraceOpKind::Write)), ("R", Some(TraceOpKind::Read)), ("W", Some(TraceOpKind::Write))];
 /// As in DiskSim: bit 0 is set for a read.
-const SIMULATED: &[(&str, Option<Kind>)] = &[("0", Some(Kind::Write)), ("1", Some(Kind::Read))];
+const SIMULATED: &[(&str, Option<TraceOpKind>)] = &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
 
 const SECOND: u32 = 1_000_000_000;
 
-pub(super) static MSR: Table = Table {
+pub(super) static MSR: ColumnFormat = ColumnFormat {
     separator: Some(','),
     columns: &[
-        column("the timestamp", TIME, Content::Ticks(100)),
-        column("the host", &["hostname", "host"], Content::Host),
-        column("the disk number", VOLUME, Content::Volume),
-        column("the kind of request", KIND, Content::Kind(NAMED)),
-        column("the offset", OFFSET, Content::Offset(1)),
-        column("the size", SIZE, Content::Len(1)),
-        column("the response time", &["responsetime", "response", "latency"], Content::Text),
+        column("the timestamp", TIME, ColumnContent::Ticks(100)),
+        column("the host", &["hostname", "host"], ColumnContent::Host),
+        column("the disk number", VOLUME, ColumnContent::Volume),
+        column("the kind of request", KIND, ColumnContent::Kind(NAMED)),
+        column("the offset", OFFSET, ColumnContent::Offset(1)),
+        column("the size", SIZE, ColumnContent::Len(1)),
+        column("the response time", &["responsetime", "response", "latency"], ColumnContent::Text),
     ],
     least: 6,
     most: 7,
 };
 
-pub(super) static ALIBABA: Table = Table {
+pub(super) static ALIBABA: ColumnFormat = ColumnFormat {
     separator: Some(','),
     columns: &[
-        column("the device", VOLUME, Content::Volume),
-        column("the kind of request", KIND, Content::Kind(NAMED)),
-        column("the offset", OFFSET, Content::Offset(1)),
-        column("the length", SIZE, Content::Len(1)),
-        column("the timestamp", TIME, Content::Ticks(1000)),
+        column("the device", VOLUME, ColumnContent::Volume),
+        column("the kind of request", KIND, ColumnContent::Kind(NAMED)),
+        column("the offset", OFFSET, ColumnContent::Offset(1)),
+        column("the length", SIZE, ColumnContent::Len(1)),
+        column("the timestamp", TIME, ColumnContent::Ticks(1000)),
     ],
     least: 5,
     most: 5,
 };
 
-pub(super) static TENCENT: Table = Table {
+pub(super) static TENCENT: ColumnFormat = ColumnFormat {
     separator: Some(','),
     columns: &[
-        column("the timestamp", TIME, Content::Ticks(SECOND)),
-        column("the offset", OFFSET, Content::Offset(SECTOR_BYTES)),
-        column("the size", SIZE, Content::Len(SECTOR_BYTES)),
-        column("the kind of request", KIND, Content::Kind(&[("0", Some(Kind::Read)), ("1", Some(Kind::Write))])),
-        column("the volume", VOLUME, Content::Volume),
+        column("the timestamp", TIME, ColumnContent::Ticks(SECOND)),
+        column("the offset", OFFSET, ColumnContent::Offset(SECTOR_BYTES)),
+        column("the size", SIZE, ColumnContent::Len(SECTOR_BYTES)),
+        column("the kind of request", KIND, ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write))])),
+        column("the volume", VOLUME, ColumnContent::Volume),
     ],
     least: 5,
     most: 5,
 };
 
-pub(super) static SPC: Table = Table {
+pub(super) static SPC: ColumnFormat = ColumnFormat {
     separator: Some(','),
     columns: &[
-        column("the unit (ASU)", VOLUME, Content::Volume),
-        column("the sector", OFFSET, Content::Offset(SECTOR_BYTES)),
-        column("the size", SIZE, Content::Len(1)),
-        column("the kind of request", KIND, Content::Kind(NAMED)),
-        column("the timestamp", TIME, Content::Decimal(SECOND)),
+        column("the unit (ASU)", VOLUME, ColumnContent::Volume),
+        column("the sector", OFFSET, ColumnContent::Offset(SECTOR_BYTES)),
+        column("the size", SIZE, ColumnContent::Len(1)),
+        column("the kind of request", KIND, ColumnContent::Kind(NAMED)),
+        column("the timestamp", TIME, ColumnContent::Decimal(SECOND)),
     ],
     least: 5,
     // The format ends with optional fields.
     most: usize::MAX,
 };
 
-pub(super) static SYSTOR17: Table = Table {
+pub(super) static SYSTOR17: ColumnFormat = ColumnFormat {
     separator: Some(','),
     columns: &[
-        column("the timestamp", TIME, Content::Decimal(SECOND)),
-        column("the response time", &["response", "responsetime"], Content::Text),
+        column("the timestamp", TIME, ColumnContent::Decimal(SECOND)),
+        column("the response time", &["response", "responsetime"], ColumnContent::Text),
         column(
             "the kind of request",
             KIND,
             // Blank if the request has no response.
-            Content::Kind(&[
-                ("R", Some(Kind::Read)),
-                ("W", Some(Kind::Write)),
-                ("Read", Some(Kind::Read)),
-                ("Write", Some(Kind::Write)),
+            ColumnContent::Kind(&[
+                ("R", Some(TraceOpKind::Read)),
+                ("W", Some(TraceOpKind::Write)),
+                ("Read", Some(TraceOpKind::Read)),
+                ("Write", Some(TraceOpKind::Write)),
                 ("", None),
             ]),
         ),
-        column("the unit (LUN)", VOLUME, Content::Volume),
-        column("the offset", OFFSET, Content::Offset(1)),
-        column("the size", SIZE, Content::Len(1)),
+        column("the unit (LUN)", VOLUME, ColumnContent::Volume),
+        column("the offset", OFFSET, ColumnContent::Offset(1)),
+        column("the size", SIZE, ColumnContent::Len(1)),
     ],
     least: 6,
     most: 6,
 };
 
-pub(super) static COLUMNS: Table = Table {
+pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
     separator: None,
     columns: &[
-        column("the time", TIME, Content::Decimal(SECOND)),
-        column("the request type", KIND, Content::Kind(&[("0", Some(Kind::Read)), ("1", Some(Kind::Write)), ("3", Some(Kind::Trim))])),
-        column("the block", &["lba", "block", "offset"], Content::Offset(4096)),
-        column("the size", SIZE, Content::Len(1)),
-        column("the stream", &["stream", "streamnumber", "streamid"], Content::Number),
-        column("the sixth column", &[], Content::Text),
+        column("the time", TIME, ColumnContent::Decimal(SECOND)),
+        column("the request type", KIND, ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write)), ("3", Some(TraceOpKind::Trim))])),
+        column("the block", &["lba", "block", "offset"], ColumnContent::Offset(4096)),
+        column("the size", SIZE, ColumnContent::Len(1)),
+        column("the stream", &["stream", "streamnumber", "streamid"], ColumnContent::Number),
+        column("the sixth column", &[], ColumnContent::Text),
     ],
     least: 5,
     most: 6,
 };
 
 /// Columns of DiskSim's ASCII traces, also used by MQSim.
-const fn simulator(time: Content) -> [Column; 5] {
+const fn simulator(time: ColumnContent) -> [TraceColumn; 5] {
     [
         column("the time", &["requestarrivaltime", "arrivaltime", "time", "timestamp"], time),
-        column("the device", VOLUME, Content::Volume),
-        column("the sector", &["startinglogicalsectoraddress", "lba", "lsa", "sector", "blkno"], Content::Offset(SECTOR_BYTES)),
-        column("the number of sectors", &["requestsizeinsectors", "size", "sectors", "bcount"], Content::Len(SECTOR_BYTES)),
-        column("the request type", &["typeofrequests", "type", "flags"], Content::Kind(SIMULATED)),
+        column("the device", VOLUME, ColumnContent::Volume),
+        column("the sector", &["startinglogicalsectoraddress", "lba", "lsa", "sector", "blkno"], ColumnContent::Offset(SECTOR_BYTES)),
+        column("the number of sectors", &["requestsizeinsectors", "size", "sectors", "bcount"], ColumnContent::Len(SECTOR_BYTES)),
+        column("the request type", &["typeofrequests", "type", "flags"], ColumnContent::Kind(SIMULATED)),
     ]
 }
 
-static MQSIM_COLUMNS: [Column; 5] = simulator(Content::Ticks(1));
-static DISKSIM_COLUMNS: [Column; 5] = simulator(Content::Decimal(1_000_000));
-pub(super) static MQSIM: Table = Table { separator: None, columns: &MQSIM_COLUMNS, least: 5, most: 5 };
-pub(super) static DISKSIM: Table = Table { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
+static MQSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Ticks(1));
+static DISKSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Decimal(1_000_000));
+pub(super) static MQSIM: ColumnFormat = ColumnFormat { separator: None, columns: &MQSIM_COLUMNS, least: 5, most: 5 };
+pub(super) static DISKSIM: ColumnFormat = ColumnFormat { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
 
-impl Table {
+impl ColumnFormat {
     /// True if each request has a letter at a fixed position; otherwise any numbers fit.
     pub(super) fn has_letters(&self) -> bool {
-        let letters = |words: &[(&str, Option<Kind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
-        self.columns.iter().any(|column| matches!(column.content, Content::Kind(words) if letters(words)))
+        let letters = |words: &[(&str, Option<TraceOpKind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
+        self.columns.iter().any(|column| matches!(column.content, ColumnContent::Kind(words) if letters(words)))
     }
 
     /// Parses a line, which may be a header if it is the `first`.
-    pub(super) fn line(&self, line: &str, first: bool) -> Result<Line, LineError> {
+    pub(super) fn line(&self, line: &str, first: bool) -> Result<TraceLine, LineError> {
         if line.trim_start().starts_with('#') {
-            return Ok(Line::Other);
+            return Ok(TraceLine::Other);
         }
         // One more than allowed, to detect extra columns.
         let few = self.columns.len() + 1;
@@ -206,41 +206,41 @@ impl Table {
         self.request(&fields)
     }
 
-    fn header(&self, fields: &[&str]) -> Result<Line, LineError> {
-        let known = |(column, field): (&Column, &&str)| column.header.contains(&plain(field).as_str());
+    fn header(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
+        let known = |(column, field): (&TraceColumn, &&str)| column.header.contains(&plain(field).as_str());
         let fits = (self.least..=self.most).contains(&fields.len()) && self.columns.iter().zip(fields).all(known);
-        if fits { Ok(Line::Characteristic) } else { Err(LineError::new("the header's columns do not match the format")) }
+        if fits { Ok(TraceLine::Characteristic) } else { Err(LineError::new("the header's columns do not match the format")) }
     }
 
-    fn request(&self, fields: &[&str]) -> Result<Line, LineError> {
-        let mut raw = Raw::new(0, Volume::default(), Kind::Flush, 0, 0);
+    fn request(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
+        let mut raw = RawRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
         let mut host = "";
         let mut served = true;
-        for (Column { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
+        for (TraceColumn { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
             let field = Some(text);
             match *content {
-                Content::Decimal(unit_ns) => raw.at_ns = decimal(field, name, unit_ns)?,
-                Content::Ticks(ns) => raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns),
-                Content::Volume => {
+                ColumnContent::Decimal(unit_ns) => raw.at_ns = decimal(field, name, unit_ns)?,
+                ColumnContent::Ticks(ns) => raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns),
+                ColumnContent::Volume => {
                     let number = number(field, name)?;
                     raw.volume = if host.is_empty() { Volume::Number(number) } else { Volume::named(&format!("{host},{number}"), number)? };
                 }
-                Content::Host => host = text,
-                Content::Kind(words) => match kind(text, name, words)? {
+                ColumnContent::Host => host = text,
+                ColumnContent::Kind(words) => match kind(text, name, words)? {
                     Some(kind) => raw.kind = kind,
                     None => served = false,
                 },
-                Content::Offset(unit) => raw.offset = bytes(number(field, name)?, unit, name)?,
-                Content::Len(unit) => raw.len = bytes(number(field, name)?, unit, name)?,
-                Content::Number => drop(number::<u64>(field, name)?),
-                Content::Text => {}
+                ColumnContent::Offset(unit) => raw.offset = bytes(number(field, name)?, unit, name)?,
+                ColumnContent::Len(unit) => raw.len = bytes(number(field, name)?, unit, name)?,
+                ColumnContent::Number => drop(number::<u64>(field, name)?),
+                ColumnContent::Text => {}
             }
         }
-        Ok(if served { Line::Request(raw) } else { Line::Skipped(raw.volume, SkipReason::NoResponse) })
+        Ok(if served { TraceLine::Request(raw) } else { TraceLine::Skipped(raw.volume, SkipReason::NoResponse) })
     }
 }
 
-fn kind(field: &str, name: &str, words: &[(&str, Option<Kind>)]) -> Result<Option<Kind>, LineError> {
+fn kind(field: &str, name: &str, words: &[(&str, Option<TraceOpKind>)]) -> Result<Option<TraceOpKind>, LineError> {
     let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(field));
     found.map(|(_, kind)| *kind).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();

@@ -3,14 +3,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-fn format(name: &str) -> Format {
+fn format(name: &str) -> TraceFormat {
     name.parse().unwrap()
 }
 
-fn parse_events(name: &str, events: Option<Action>, text: &str) -> Vec<Record> {
+fn parse_events(name: &str, events: Option<BlkparseEvent>, text: &str) -> Vec<TraceRecord> {
     let (mut parser, mut first_ns) = (Parser::new(format(name), events), None);
     let record = |line| match parser.line(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
-        Line::Request(raw) => {
+        TraceLine::Request(raw) => {
             let at_ns = raw.at_ns - *first_ns.get_or_insert(raw.at_ns);
             Some(raw.record(Nanos(at_ns.try_into().unwrap())))
         }
@@ -19,12 +19,12 @@ fn parse_events(name: &str, events: Option<Action>, text: &str) -> Vec<Record> {
     text.lines().filter_map(record).collect()
 }
 
-fn parse(name: &str, text: &str) -> Vec<Record> {
+fn parse(name: &str, text: &str) -> Vec<TraceRecord> {
     parse_events(name, None, text)
 }
 
-fn record(at_ns: u64, volume: Volume, kind: Kind, offset: u64, len: u64) -> Record {
-    Record { at: Nanos(at_ns), volume, kind, offset, len, preflush: false, fua: false }
+fn record(at_ns: u64, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> TraceRecord {
+    TraceRecord { at: Nanos(at_ns), volume, kind, offset, len, preflush: false, fua: false }
 }
 
 fn number(number: u64) -> Volume {
@@ -36,14 +36,14 @@ fn named(name: &str, number: u64) -> Volume {
 }
 
 fn recognised(text: &str) -> Option<String> {
-    match Format::recognise(text) {
-        Recognised::Certain(format) => Some(format.to_string()),
-        Recognised::Possible(_) => None,
+    match TraceFormat::recognise(text) {
+        FormatMatch::Certain(format) => Some(format.to_string()),
+        FormatMatch::Possible(_) => None,
     }
 }
 
 /// Asserts that the text is detected as the format and contains these records.
-fn holds(name: &str, text: &str, expected: &[Record]) {
+fn holds(name: &str, text: &str, expected: &[TraceRecord]) {
     assert_eq!(recognised(text).as_deref(), Some(name), "{text}");
     assert_eq!(parse(name, text), expected, "{text}");
 }
@@ -52,7 +52,7 @@ fn holds(name: &str, text: &str, expected: &[Record]) {
 fn msr_with_and_without_header_reads_file_times() {
     let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
     let disk = named("hm,1", 1);
-    let expected = [record(0, disk.clone(), Kind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, Kind::Write, 2_822_144, 4096)];
+    let expected = [record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, TraceOpKind::Write, 2_822_144, 4096)];
     holds("msr", text, &expected);
     holds("msr", &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"), &expected);
     holds("msr", &text.replace('\n', "\r\n"), &expected);
@@ -63,7 +63,7 @@ fn msr_with_and_without_header_reads_file_times() {
 fn alibaba_with_and_without_header_keeps_devices_apart() {
     let text = "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
     let expected =
-        [record(0, number(419), Kind::Write, 8_792_731_648, 16_384), record(46_000, number(725), Kind::Read, 59_110_326_272, 360_448)];
+        [record(0, number(419), TraceOpKind::Write, 8_792_731_648, 16_384), record(46_000, number(725), TraceOpKind::Read, 59_110_326_272, 360_448)];
     holds("alibaba", text, &expected);
     holds("alibaba", &alloc::format!("device_id,opcode,offset,length,timestamp\n{text}"), &expected);
 }
@@ -72,11 +72,11 @@ fn alibaba_with_and_without_header_keeps_devices_apart() {
 fn tencent_is_in_sectors_and_recognised_by_header_only() {
     let text = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
     let expected = [
-        record(0, number(1283), Kind::Write, 87_046_144 * 512, 4096),
-        record(1_000_000_000, number(1283), Kind::Read, 12_932_096 * 512, 8192),
+        record(0, number(1283), TraceOpKind::Write, 87_046_144 * 512, 4096),
+        record(1_000_000_000, number(1283), TraceOpKind::Read, 12_932_096 * 512, 8192),
     ];
     assert_eq!(parse("tencent", text), expected);
-    assert_eq!(Format::recognise(text), Recognised::Possible(vec![format("tencent")]));
+    assert_eq!(TraceFormat::recognise(text), FormatMatch::Possible(vec![format("tencent")]));
     holds("tencent", &alloc::format!("Timestamp,Offset,Size,IOType,VolumeID\n{text}"), &expected);
     // The same columns in another order must not be misread.
     let header = "Timestamp,VolumeID,Offset,Size,IOType\n";
@@ -88,9 +88,9 @@ fn tencent_is_in_sectors_and_recognised_by_header_only() {
 fn spc_addresses_are_sectors_and_sizes_bytes() {
     let text = "0,20941264,8192,W,0.551706\n0,20939840,8192,w,0.554041\n1,3072256,4096,r,1.2,x,y,z\n";
     let expected = [
-        record(0, number(0), Kind::Write, 20_941_264 * 512, 8192),
-        record(2_335_000, number(0), Kind::Write, 20_939_840 * 512, 8192),
-        record(648_294_000, number(1), Kind::Read, 3_072_256 * 512, 4096),
+        record(0, number(0), TraceOpKind::Write, 20_941_264 * 512, 8192),
+        record(2_335_000, number(0), TraceOpKind::Write, 20_939_840 * 512, 8192),
+        record(648_294_000, number(1), TraceOpKind::Read, 3_072_256 * 512, 4096),
     ];
     holds("spc", text, &expected);
 }
@@ -101,9 +101,9 @@ fn fiu_processes_may_have_spaces() {
                 89967404394587 4892 syslogd 904265568 8 R 6 0\n\
                 89967404394687 1 a b c 16 8 W 6 1 0a 0b 0c\n";
     let expected = [
-        record(0, Volume::Device(6, 0), Kind::Write, 904_265_560 * 512, 4096),
-        record(67_250, Volume::Device(6, 0), Kind::Read, 904_265_568 * 512, 4096),
-        record(67_350, Volume::Device(6, 1), Kind::Write, 16 * 512, 4096),
+        record(0, Volume::Device(6, 0), TraceOpKind::Write, 904_265_560 * 512, 4096),
+        record(67_250, Volume::Device(6, 0), TraceOpKind::Read, 904_265_568 * 512, 4096),
+        record(67_350, Volume::Device(6, 1), TraceOpKind::Write, 16 * 512, 4096),
     ];
     holds("fiu", text, &expected);
 }
@@ -112,7 +112,7 @@ fn fiu_processes_may_have_spaces() {
 fn systor17_requests_without_response_are_skipped() {
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
                 1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
-    let expected = [record(0, number(0), Kind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), Kind::Read, 512, 512)];
+    let expected = [record(0, number(0), TraceOpKind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512)];
     holds("systor17", text, &expected);
     holds("systor17", text.split_once('\n').unwrap().1, &expected);
 }
@@ -121,12 +121,12 @@ fn systor17_requests_without_response_are_skipped() {
 fn simulator_traces_are_in_sectors_and_never_guessed() {
     let text = "48513000 0 6160447 8 1\n180000000 0 4096000 32 0\n";
     let expected =
-        [record(0, number(0), Kind::Read, 6_160_447 * 512, 4096), record(131_487_000, number(0), Kind::Write, 4_096_000 * 512, 16_384)];
+        [record(0, number(0), TraceOpKind::Read, 6_160_447 * 512, 4096), record(131_487_000, number(0), TraceOpKind::Write, 4_096_000 * 512, 16_384)];
     assert_eq!(parse("mqsim", text), expected);
     assert_eq!(parse("disksim", "48.513 0 6160447 8 1\n180.000000 0 4096000 32 0\n"), expected);
     // The first line also fits `columns`, as a read of 4 KiB at block 0.
     for text in [text, "0 0 0 4096 1\n", "4851300 1 524288 16 0\n", "0.5 1 10 4096 0\n"] {
-        assert!(matches!(Format::recognise(text), Recognised::Possible(possible) if !possible.is_empty()), "{text}");
+        assert!(matches!(TraceFormat::recognise(text), FormatMatch::Possible(possible) if !possible.is_empty()), "{text}");
     }
 }
 
@@ -134,9 +134,9 @@ fn simulator_traces_are_in_sectors_and_never_guessed() {
 fn columns_have_trims_and_need_whole_sectors() {
     let text = "# made by hand\n0.5 1 10 4096 0\n0.75 3 10 8192 0\n1.000000001 0 7 4096 0 0\n";
     let expected = [
-        record(0, number(0), Kind::Write, 40_960, 4096),
-        record(250_000_000, number(0), Kind::Trim, 40_960, 8192),
-        record(500_000_001, number(0), Kind::Read, 28_672, 4096),
+        record(0, number(0), TraceOpKind::Write, 40_960, 4096),
+        record(250_000_000, number(0), TraceOpKind::Trim, 40_960, 8192),
+        record(500_000_001, number(0), TraceOpKind::Read, 28_672, 4096),
     ];
     assert_eq!(parse("columns", text), expected);
     let error = Parser::new(format("columns"), None).line("4851300 1 524288 16 0").unwrap_err().to_string();
@@ -148,10 +148,10 @@ fn iolog_waits_are_milliseconds_since_the_start() {
     let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 1000 0\n/dev/sda trim 0 4096\n\
                /dev/sda wait 1500 0\n/dev/sda sync 0 0\n/dev/sda wait 200 0\n/dev/sda read 0 512\n/dev/sda close\n";
     let expected = [
-        record(0, named("/dev/sda", 0), Kind::Write, 4096, 8192),
-        record(1_000_000_000, named("/dev/sda", 0), Kind::Trim, 0, 4096),
-        record(1_500_000_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
-        record(1_500_000_000, named("/dev/sda", 0), Kind::Read, 0, 512),
+        record(0, named("/dev/sda", 0), TraceOpKind::Write, 4096, 8192),
+        record(1_000_000_000, named("/dev/sda", 0), TraceOpKind::Trim, 0, 4096),
+        record(1_500_000_000, named("/dev/sda", 0), TraceOpKind::Flush, 0, 0),
+        record(1_500_000_000, named("/dev/sda", 0), TraceOpKind::Read, 0, 512),
     ];
     holds("fio", two, &expected);
 }
@@ -161,11 +161,11 @@ fn iolog_version_3_has_microseconds_and_every_sync() {
     let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n\
                  50 /dev/sda datasync 0 0\n60 /dev/sda sync_file_range 512 0\n70 /dev/sda syncfs 0 0\n80 /dev/sda close\n";
     let expected = [
-        record(0, named("/dev/sda", 0), Kind::Read, 512, 512),
-        record(25_000, named("/dev/sdb", 1), Kind::Write, 0, 4096),
-        record(30_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
-        record(40_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
-        record(50_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
+        record(0, named("/dev/sda", 0), TraceOpKind::Read, 512, 512),
+        record(25_000, named("/dev/sdb", 1), TraceOpKind::Write, 0, 4096),
+        record(30_000, named("/dev/sda", 0), TraceOpKind::Flush, 0, 0),
+        record(40_000, named("/dev/sda", 0), TraceOpKind::Flush, 0, 0),
+        record(50_000, named("/dev/sda", 0), TraceOpKind::Flush, 0, 0),
     ];
     holds("fio", three, &expected);
     holds("fio", &alloc::format!("\u{feff}{}", three.replace('\n', "\r\n")), &expected);
@@ -198,10 +198,10 @@ Events (8,0): 99 entries
 Skips: 0 forward (0 -   0.0%)
 ";
     let expected = [
-        record(0, SDA, Kind::Write, 2048 * 512, 4096),
-        record(250_000, SDA, Kind::Trim, 4096 * 512, 2048 * 512),
-        record(260_000, SDA, Kind::Flush, 0, 0),
-        record(1_000_000, SDA, Kind::Read, 8192, 4096),
+        record(0, SDA, TraceOpKind::Write, 2048 * 512, 4096),
+        record(250_000, SDA, TraceOpKind::Trim, 4096 * 512, 2048 * 512),
+        record(260_000, SDA, TraceOpKind::Flush, 0, 0),
+        record(1_000_000, SDA, TraceOpKind::Read, 8192, 4096),
     ];
     holds("blkparse", text, &expected);
     assert!(Parser::new(format("blkparse"), None).line("garbage line,,,").is_err());
@@ -214,20 +214,20 @@ fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
         let line = alloc::format!("  8,16   3      101     0.000000000   812  Q {flags} 4096 + 8 [x]");
         parse("blkparse", &line).first().map(|record| (record.kind, record.preflush, record.fua))
     };
-    assert_eq!(flags("W"), Some((Kind::Write, false, false)));
-    assert_eq!(flags("FWFS"), Some((Kind::Write, true, true)));
-    assert_eq!(flags("WFS"), Some((Kind::Write, false, true)));
-    assert_eq!(flags("FWSM"), Some((Kind::Write, true, false)));
-    assert_eq!(flags("RF"), Some((Kind::Read, false, false)));
-    assert_eq!(flags("DE"), Some((Kind::Trim, false, false)));
-    assert_eq!(flags("FN"), Some((Kind::Flush, false, false)));
-    assert_eq!(flags("FF"), Some((Kind::Flush, false, false)));
+    assert_eq!(flags("W"), Some((TraceOpKind::Write, false, false)));
+    assert_eq!(flags("FWFS"), Some((TraceOpKind::Write, true, true)));
+    assert_eq!(flags("WFS"), Some((TraceOpKind::Write, false, true)));
+    assert_eq!(flags("FWSM"), Some((TraceOpKind::Write, true, false)));
+    assert_eq!(flags("RF"), Some((TraceOpKind::Read, false, false)));
+    assert_eq!(flags("DE"), Some((TraceOpKind::Trim, false, false)));
+    assert_eq!(flags("FN"), Some((TraceOpKind::Flush, false, false)));
+    assert_eq!(flags("FF"), Some((TraceOpKind::Flush, false, false)));
     assert_eq!(flags("N"), None);
-    let both: Vec<Event> = parse("blkparse", "8,0 1 1 0.5 1 Q FWF 8 + 8 [x]").into_iter().flat_map(Record::events).collect();
+    let both: Vec<TraceEvent> = parse("blkparse", "8,0 1 1 0.5 1 Q FWF 8 + 8 [x]").into_iter().flat_map(TraceRecord::events).collect();
     let shape: Vec<_> = both.iter().map(|event| (event.kind, event.offset, event.len, event.fua)).collect();
-    assert_eq!(shape, [(Kind::Flush, 0, 0, false), (Kind::Write, 4096, 4096, true)]);
+    assert_eq!(shape, [(TraceOpKind::Flush, 0, 0, false), (TraceOpKind::Write, 4096, 4096, true)]);
     let empty = parse("blkparse", "8,0 1 1 0.5 1 D FF 0 + 0 [x]\n8,0 1 1 0.5 1 Q FW 0 + 0 [x]");
-    assert_eq!(empty, [record(0, SDA, Kind::Flush, 0, 0)]);
+    assert_eq!(empty, [record(0, SDA, TraceOpKind::Flush, 0, 0)]);
 }
 
 #[test]
@@ -235,12 +235,12 @@ fn blkparse_other_events_are_counted_and_can_be_chosen() {
     let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
     const SDB: Volume = Volume::Device(202, 16);
     assert_eq!(recognised(text).as_deref(), Some("blkparse"));
-    assert_eq!(parse_events("blkparse", Some(Action::Issued), text), [record(0, SDB, Kind::Write, 95_839_968 * 512, 40_960)]);
-    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), [record(0, SDB, Kind::Read, 4096, 4096)]);
-    let mut lines = Lines::new(format("blkparse"), &Reading::default());
+    assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Issued), text), [record(0, SDB, TraceOpKind::Write, 95_839_968 * 512, 40_960)]);
+    assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Completed), text), [record(0, SDB, TraceOpKind::Read, 4096, 4096)]);
+    let mut lines = Lines::new(format("blkparse"), &TraceReadOptions::default());
     text.split_inclusive('\n').for_each(|line| assert_eq!(lines.line(line, false), Ok(())));
     assert!(lines.next(true).is_none());
-    assert_eq!(lines.end(), Err(TextError::OtherEvents(Action::Queued, Action::Issued, 1)));
+    assert_eq!(lines.end(), Err(TextError::OtherEvents(BlkparseEvent::Queued, BlkparseEvent::Issued, 1)));
 }
 
 /// As printed by blkparse 1.2.0 with -t.
@@ -255,17 +255,17 @@ fn blkparse_events_without_data_are_flushes_or_no_requests() {
   8,16   0       21     0.006050000   812  C   R [0]
 ";
     const SDB: Volume = Volume::Device(8, 16);
-    assert_eq!(parse("blkparse", text), [record(0, SDB, Kind::Flush, 0, 0)]);
-    let fua = Record { fua: true, ..record(3_000_000, SDB, Kind::Write, 1 << 44, 512) };
-    let completed = [record(0, SDB, Kind::Flush, 0, 0), record(2_000_000, SDB, Kind::Trim, 16_384 * 512, 1 << 20), fua];
-    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), completed);
+    assert_eq!(parse("blkparse", text), [record(0, SDB, TraceOpKind::Flush, 0, 0)]);
+    let fua = TraceRecord { fua: true, ..record(3_000_000, SDB, TraceOpKind::Write, 1 << 44, 512) };
+    let completed = [record(0, SDB, TraceOpKind::Flush, 0, 0), record(2_000_000, SDB, TraceOpKind::Trim, 16_384 * 512, 1 << 20), fua];
+    assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Completed), text), completed);
 }
 
 /// Times and offsets of requests, and warnings.
 type Requests = (Vec<(u64, u64)>, Vec<String>);
 
 fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<Requests, TextError> {
-    let reading = Reading { volume, ..Reading::default() };
+    let reading = TraceReadOptions { volume, ..TraceReadOptions::default() };
     let mut lines = Lines::new(format(name), &reading);
     let last = text.lines().count();
     for (line, number) in text.split_inclusive('\n').zip(1..) {
@@ -316,7 +316,7 @@ fn times_that_go_back_are_sorted_and_counted() {
 
 #[test]
 fn time_that_goes_back_too_far_is_refused() {
-    let mut lines = Lines::new(format("columns"), &Reading::default());
+    let mut lines = Lines::new(format("columns"), &TraceReadOptions::default());
     let mut latest = 0;
     for at in 1..100_000_u64 {
         lines.line(&alloc::format!("{at} 1 0 4096 0\n"), false).unwrap();
@@ -379,7 +379,7 @@ fn last_line_that_is_short_is_cut_but_others_are_wrong() {
 #[test]
 fn text_without_a_trace_is_not_recognised() {
     for text in ["", "Lorem ipsum\n", "1 2 3\n", "a,b,c,d,e\n", "CPU0 (sda):\n Reads Queued: 0\n", "{\"a\": 1}\n"] {
-        assert_eq!(Format::recognise(text), Recognised::Possible(Vec::new()), "{text}");
+        assert_eq!(TraceFormat::recognise(text), FormatMatch::Possible(Vec::new()), "{text}");
     }
 }
 
@@ -405,13 +405,13 @@ fn invalid_lines_state_the_fault() {
 proptest! {
     #[test]
     fn no_line_panics(lines in proptest::collection::vec("[ -~]{0,60}|[0-9., RWDQF+x-]{0,60}|\\PC{0,30}", 1..6)) {
-        for (_, format, _) in Format::ALL {
+        for (_, format, _) in TraceFormat::ALL {
             let mut parser = Parser::new(*format, None);
             let _ = parser.line("fio version 3 iolog");
             for line in &lines {
                 let _ = parser.line(line);
             }
         }
-        let _ = Format::recognise(&lines.join("\n"));
+        let _ = TraceFormat::recognise(&lines.join("\n"));
     }
 }

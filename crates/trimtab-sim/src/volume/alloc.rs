@@ -1,7 +1,7 @@
 //! The block allocator of ext4 (`mballoc`): goals, preallocations and criteria.
 
-use super::group::{GROUP_BLOCKS, Group};
-use super::layout::{FLEX, Layout};
+use super::group::{GROUP_BLOCKS, BlockGroup};
+use super::layout::{FLEX, VolumeLayout};
 use alloc::vec::Vec;
 
 /// Largest file in blocks that uses the shared preallocation (`mb_stream_req`).
@@ -25,7 +25,7 @@ pub const EXTENT_MAX: u32 = 2048;
 
 /// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum AllocationPurpose {
     /// Directory and extent blocks.
     Metadata,
     /// A file with this many blocks after the allocation.
@@ -37,11 +37,11 @@ pub enum Use {
     },
 }
 
-pub type Run = (u32, u32);
+pub type BlockRun = (u32, u32);
 
 /// Part of a group reserved for small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shared {
+struct SmallFileReserve {
     start: u32,
     len: u32,
 }
@@ -49,9 +49,9 @@ struct Shared {
 /// Free space of a volume.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    pub groups: Vec<Group>,
+    pub groups: Vec<BlockGroup>,
     /// Shared preallocations by order of length; each list is sorted by length.
-    shared: [Vec<Shared>; SHARED_LISTS],
+    shared: [Vec<SmallFileReserve>; SHARED_LISTS],
     /// End of the last large allocation of an open file; the next continues there.
     stream: Option<u32>,
     blocks: u32,
@@ -62,8 +62,8 @@ pub struct Allocator {
 impl Allocator {
     /// All blocks free except those reserved by the layout.
     #[must_use]
-    pub fn new(layout: &Layout) -> Self {
-        let groups = (0..layout.groups).map(|group| Group::new(layout.group_blocks(group))).collect();
+    pub fn new(layout: &VolumeLayout) -> Self {
+        let groups = (0..layout.groups).map(|group| BlockGroup::new(layout.group_blocks(group))).collect();
         let mut allocator =
             Self { groups, shared: Default::default(), stream: None, blocks: layout.blocks, group_lists: layout.group_lists };
         for (start, len) in &layout.reserved {
@@ -90,25 +90,25 @@ impl Allocator {
 
     /// The shared preallocations.
     #[cfg(test)]
-    pub fn preallocations(&self) -> Vec<Run> {
+    pub fn preallocations(&self) -> Vec<BlockRun> {
         self.shared.iter().flatten().map(|shared| (shared.start, shared.len)).collect()
     }
 
     /// Frees all shared preallocations.
     pub fn drop_preallocations(&mut self) {
         for list in core::mem::take(&mut self.shared) {
-            for Shared { start, len } in list {
+            for SmallFileReserve { start, len } in list {
                 self.give(start, len);
             }
         }
     }
 
     /// Allocates up to `len` blocks near `goal` as one run. `None` if nothing is free.
-    pub fn allocate(&mut self, goal: u32, len: u32, purpose: Use) -> Option<Run> {
+    pub fn allocate(&mut self, goal: u32, len: u32, purpose: AllocationPurpose) -> Option<BlockRun> {
         debug_assert!(len > 0 && goal < self.blocks);
         match purpose {
-            Use::Data { file_blocks, .. } if file_blocks <= SMALL_BLOCKS => self.allocate_shared(goal, len),
-            Use::Data { open, .. } => {
+            AllocationPurpose::Data { file_blocks, .. } if file_blocks <= SMALL_BLOCKS => self.allocate_shared(goal, len),
+            AllocationPurpose::Data { open, .. } => {
                 let goal = if open { self.stream.unwrap_or(goal) } else { goal };
                 let run = self.search(goal, len.min(EXTENT_MAX), true)?;
                 if open {
@@ -116,29 +116,29 @@ impl Allocator {
                 }
                 Some(run)
             }
-            Use::Metadata => self.search(goal, len, false),
+            AllocationPurpose::Metadata => self.search(goal, len, false),
         }
     }
 
     /// Allocates from a shared preallocation: the nearest of the shortest that are long enough.
-    fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<Run> {
+    fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<BlockRun> {
         let first = order(len).min(SHARED_LISTS - 1);
         for list in first..SHARED_LISTS {
             let long_enough = self.shared[list].iter().enumerate().filter(|(_, shared)| shared.len >= len);
             if let Some((at, _)) = long_enough.min_by_key(|(_, shared)| shared.start.abs_diff(goal)) {
-                let Shared { start, len: left } = self.shared[list].remove(at);
-                self.keep(Shared { start: start + len, len: left - len });
+                let SmallFileReserve { start, len: left } = self.shared[list].remove(at);
+                self.keep(SmallFileReserve { start: start + len, len: left - len });
                 return Some((start, len));
             }
         }
         let (start, found) = self.search(goal, SHARED_BLOCKS, true)?;
         let used = len.min(found);
-        self.keep(Shared { start: start + used, len: found - used });
+        self.keep(SmallFileReserve { start: start + used, len: found - used });
         Some((start, used))
     }
 
     /// Stores a shared preallocation by length; frees the shortest of an overlong list.
-    fn keep(&mut self, shared: Shared) {
+    fn keep(&mut self, shared: SmallFileReserve) {
         if shared.len == 0 {
             return;
         }
@@ -147,15 +147,15 @@ impl Allocator {
         list.insert(at, shared);
         if list.len() > SHARED_LIST_MAX {
             let excess = list.len() - SHARED_LIST_CUT;
-            let gone: Vec<Shared> = list.drain(..excess).collect();
-            for Shared { start, len } in gone {
+            let gone: Vec<SmallFileReserve> = list.drain(..excess).collect();
+            for SmallFileReserve { start, len } in gone {
                 self.give(start, len);
             }
         }
     }
 
     /// A run of up to `len` blocks at the goal, or by the criteria of `mballoc`.
-    fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<Run> {
+    fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<BlockRun> {
         let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
         // For metadata the goal only selects the group (`EXT4_MB_HINT_TRY_GOAL` is not set).
         let at_goal = (data || !self.group_lists) && self.groups[group].extent_at(at, len) >= len;
@@ -165,7 +165,7 @@ impl Allocator {
     }
 
     /// Applies [`Criterion::LongRuns`] to groups, shortest sufficient mean run first.
-    fn search_lists(&mut self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
+    fn search_lists(&mut self, range: core::ops::Range<usize>, len: u32) -> Option<BlockRun> {
         let mut tried = None;
         loop {
             let next = range.clone().filter_map(|number| {
@@ -182,7 +182,7 @@ impl Allocator {
         }
     }
 
-    fn search_groups(&mut self, first: usize, len: u32, data: bool) -> Option<Run> {
+    fn search_groups(&mut self, first: usize, len: u32, data: bool) -> Option<BlockRun> {
         for criterion in Criterion::ALL {
             if criterion == Criterion::WholeBuddy && !(len.is_power_of_two() && len.ilog2() >= ORDER_MIN) {
                 continue;
@@ -234,7 +234,7 @@ enum Criterion {
 impl Criterion {
     const ALL: [Self; 4] = [Self::WholeBuddy, Self::LongRuns, Self::EnoughFree, Self::Anything];
 
-    fn suits(self, group: &Group, number: usize, len: u32, data: bool) -> bool {
+    fn suits(self, group: &BlockGroup, number: usize, len: u32, data: bool) -> bool {
         if group.free() == 0 {
             return false;
         }
@@ -257,11 +257,11 @@ impl Criterion {
     }
 
     /// The extent selected by the criterion in a suitable group.
-    fn find(self, group: &Group, len: u32) -> Option<Run> {
+    fn find(self, group: &BlockGroup, len: u32) -> Option<BlockRun> {
         if self == Self::WholeBuddy {
             return group.buddy_of(len.ilog2() as usize).map(|start| (start, len));
         }
-        let mut best: Option<Run> = None;
+        let mut best: Option<BlockRun> = None;
         let mut compared = 0;
         let mut at = 0;
         while let Some(start) = group.next_free(at) {

@@ -1,6 +1,6 @@
 //! Commit of a transaction in stages, as in jbd2, and making room in the journal.
 
-use super::journal::Committing;
+use super::journal::CommitTransaction;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
 use super::{Discard, Volume};
@@ -10,8 +10,8 @@ use trimtab_drive::units::{Bytes, Nanos};
 
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
-    transaction: Committing,
-    stage: Stage,
+    transaction: CommitTransaction,
+    stage: CommitStage,
     /// Last batch in progress when the transaction was closed.
     batches: u64,
 }
@@ -24,7 +24,7 @@ impl Commit {
 }
 
 #[derive(Clone, Debug)]
-enum Stage {
+enum CommitStage {
     /// Contents allocated in the transaction must precede its metadata.
     Ordered,
     /// Descriptors and metadata blocks.
@@ -45,9 +45,9 @@ impl<D: Device> Volume<D> {
     /// Time at which the commit can continue; `None` while its requests are queued.
     pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
         match &commit.stage {
-            Stage::Ordered | Stage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
-            Stage::Log(ticket) | Stage::Flush(ticket) | Stage::Record(ticket) | Stage::FlushRecord(ticket) => self.queue.done(*ticket),
-            Stage::Discards(_, until) => Some(*until),
+            CommitStage::Ordered | CommitStage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
+            CommitStage::Log(ticket) | CommitStage::Flush(ticket) | CommitStage::Record(ticket) | CommitStage::FlushRecord(ticket) => self.queue.done(*ticket),
+            CommitStage::Discards(_, until) => Some(*until),
         }
     }
 
@@ -59,7 +59,7 @@ impl<D: Device> Volume<D> {
     pub(super) fn start_commit(&mut self) {
         debug_assert!(self.commit.is_none() && self.journal.anything_running());
         let transaction = self.journal.close();
-        let commit = Commit { transaction, stage: Stage::Ordered, batches: self.batches_begun };
+        let commit = Commit { transaction, stage: CommitStage::Ordered, batches: self.batches_begun };
         let ordered = !self.spec.journal.converts_after_write;
         self.commit = Some(commit);
         self.batch_open = false;
@@ -72,7 +72,7 @@ impl<D: Device> Volume<D> {
         let Some(commit) = &mut self.commit else { return };
         let ticket = self.queue.ticket();
         let blocks = commit.transaction.log_blocks - 1;
-        commit.stage = Stage::Log(ticket);
+        commit.stage = CommitStage::Log(ticket);
         self.write_journal(blocks, ticket);
     }
 
@@ -89,35 +89,35 @@ impl<D: Device> Volume<D> {
     pub(super) fn commit_step(&mut self) {
         let Some(mut commit) = self.commit.take() else { return };
         match commit.stage {
-            Stage::Ordered => {
+            CommitStage::Ordered => {
                 self.commit = Some(commit);
                 self.write_log();
                 return;
             }
-            Stage::Log(ticket) => {
+            CommitStage::Log(ticket) => {
                 self.queue.finish(ticket);
-                commit.stage = Stage::Flush(self.flush_cache());
+                commit.stage = CommitStage::Flush(self.flush_cache());
             }
-            Stage::Flush(ticket) => {
+            CommitStage::Flush(ticket) => {
                 self.queue.finish(ticket);
                 let ticket = self.queue.ticket();
                 self.write_journal(1, ticket);
-                commit.stage = Stage::Record(ticket);
+                commit.stage = CommitStage::Record(ticket);
             }
-            Stage::Record(ticket) => {
+            CommitStage::Record(ticket) => {
                 self.queue.finish(ticket);
-                commit.stage = Stage::FlushRecord(self.flush_cache());
+                commit.stage = CommitStage::FlushRecord(self.flush_cache());
             }
-            Stage::FlushRecord(ticket) => {
+            CommitStage::FlushRecord(ticket) => {
                 self.queue.finish(ticket);
-                commit.stage = Stage::Stragglers;
+                commit.stage = CommitStage::Stragglers;
                 // Only freed blocks need this wait.
                 if commit.transaction.freed.blocks() == 0 || !self.batches_under_way(commit.batches) {
                     return self.after_stragglers(commit);
                 }
             }
-            Stage::Stragglers => return self.after_stragglers(commit),
-            Stage::Discards(ref mut left, ref mut until) => {
+            CommitStage::Stragglers => return self.after_stragglers(commit),
+            CommitStage::Discards(ref mut left, ref mut until) => {
                 if left.is_empty() {
                     return self.end_commit(commit);
                 }
@@ -131,7 +131,7 @@ impl<D: Device> Volume<D> {
         if self.spec.discard == Discard::Freed && self.queue.drive.supports_trim() && commit.transaction.freed.blocks() > 0 {
             let mut freed: Vec<(u32, u32)> = commit.transaction.freed.iter().collect();
             freed.reverse();
-            commit.stage = Stage::Discards(freed, self.now);
+            commit.stage = CommitStage::Discards(freed, self.now);
             self.commit = Some(commit);
         } else {
             self.end_commit(commit);

@@ -5,7 +5,7 @@ use trimtab_drive::Device;
 use trimtab_drive::units::Nanos;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum VolumeEvent {
     /// The block layer sends a request.
     Dispatch,
     /// Contents of some files have been written.
@@ -71,29 +71,29 @@ impl<D: Device> Volume<D> {
         self.run_until(done);
     }
 
-    fn happen(&mut self, at: Nanos, event: Event) {
+    fn happen(&mut self, at: Nanos, event: VolumeEvent) {
         self.now = self.now.max(at);
         match event {
-            Event::Dispatch => self.queue.dispatch(at),
-            Event::BatchDone => self.batch_done(),
-            Event::Commit => {
+            VolumeEvent::Dispatch => self.queue.dispatch(at),
+            VolumeEvent::BatchDone => self.batch_done(),
+            VolumeEvent::Commit => {
                 self.flusher_held = false;
                 self.commit_step();
                 self.convert();
             }
-            Event::CommitDue => self.start_commit(),
-            Event::CheckpointDone => {
+            VolumeEvent::CommitDue => self.start_commit(),
+            VolumeEvent::CheckpointDone => {
                 self.flusher_held = false;
                 self.checkpoint_done();
                 self.convert();
             }
-            Event::FlusherWakes => self.wake_flusher(),
-            Event::Flush => self.flusher_step(),
-            Event::Discard => {
+            VolumeEvent::FlusherWakes => self.wake_flusher(),
+            VolumeEvent::Flush => self.flusher_step(),
+            VolumeEvent::Discard => {
                 self.flusher_held = false;
                 self.online_discard_step();
             }
-            Event::Trim => {
+            VolumeEvent::Trim => {
                 self.flusher_held = false;
                 self.trim_step();
             }
@@ -101,10 +101,10 @@ impl<D: Device> Volume<D> {
     }
 
     /// The earliest event; ties go to the earlier variant.
-    fn next_event(&self) -> Option<(Nanos, Event)> {
+    fn next_event(&self) -> Option<(Nanos, VolumeEvent)> {
         let now = self.now;
-        let mut next: Option<(Nanos, Event)> = None;
-        let mut consider = |at: Option<Nanos>, event: Event| {
+        let mut next: Option<(Nanos, VolumeEvent)> = None;
+        let mut consider = |at: Option<Nanos>, event: VolumeEvent| {
             if let Some(at) = at {
                 let at = at.max(now);
                 if next.is_none_or(|(earliest, _)| at < earliest) {
@@ -112,21 +112,21 @@ impl<D: Device> Volume<D> {
                 }
             }
         };
-        consider(self.queue.next_dispatch(), Event::Dispatch);
-        consider(self.next_batch_done().map(|(done, _)| done), Event::BatchDone);
+        consider(self.queue.next_dispatch(), VolumeEvent::Dispatch);
+        consider(self.next_batch_done().map(|(done, _)| done), VolumeEvent::BatchDone);
         if let Some(commit) = &self.commit {
-            consider(self.commit_ready(commit), Event::Commit);
+            consider(self.commit_ready(commit), VolumeEvent::Commit);
         } else if let Some(since) = self.journal.since {
-            consider(Some(since.saturating_add(self.spec.journal.commit_interval)), Event::CommitDue);
+            consider(Some(since.saturating_add(self.spec.journal.commit_interval)), VolumeEvent::CommitDue);
         }
-        consider(self.checkpoint.and_then(|ticket| self.queue.done(ticket)), Event::CheckpointDone);
+        consider(self.checkpoint.and_then(|ticket| self.queue.done(ticket)), VolumeEvent::CheckpointDone);
         match self.flushing {
-            None => consider(self.flusher_due(), Event::FlusherWakes),
+            None => consider(self.flusher_due(), VolumeEvent::FlusherWakes),
             Some(_) if self.flusher_held || self.queue.congested() => {}
-            Some(_) => consider(Some(now), Event::Flush),
+            Some(_) => consider(Some(now), VolumeEvent::Flush),
         }
-        consider(self.discards.next(), Event::Discard);
-        consider(self.trimming.as_ref().map(super::trim::Trimming::next), Event::Trim);
+        consider(self.discards.next(), VolumeEvent::Discard);
+        consider(self.trimming.as_ref().map(super::trim::ActiveTrim::next), VolumeEvent::Trim);
         next
     }
 }

@@ -33,15 +33,15 @@ pub struct FileBlocks<'v, D> {
     /// Runs of the file: file offset in blocks, start, length.
     runs: Vec<(u32, u32, u32)>,
     /// In flight with unknown completion time.
-    waiting: Vec<InFlight>,
+    waiting: Vec<InFlightOp>,
     /// In flight with known completion time, earliest first.
-    known: BinaryHeap<Reverse<(Nanos, InFlight)>>,
+    known: BinaryHeap<Reverse<(Nanos, InFlightOp)>>,
     submitted: u64,
 }
 
 /// An operation in flight, ordered by submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct InFlight {
+struct InFlightOp {
     nth: u64,
     tag: u32,
     ticket: Ticket,
@@ -137,7 +137,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
             Command::Flush | Command::Trim(_) => volume.queue.flush(issued, ticket),
         }
         volume.queue.unplug();
-        self.waiting.push(InFlight { nth: self.submitted, tag, ticket, issued });
+        self.waiting.push(InFlightOp { nth: self.submitted, tag, ticket, issued });
         self.submitted += 1;
         Ok(())
     }
@@ -147,7 +147,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         loop {
             let now = self.volume.now;
             match self.next_completion() {
-                Some((completed, InFlight { tag, ticket, issued, .. })) if completed <= now => {
+                Some((completed, InFlightOp { tag, ticket, issued, .. })) if completed <= now => {
                     self.known.pop();
                     self.volume.queue.finish(ticket);
                     done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
@@ -164,7 +164,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
 
 impl<D: Device> FileBlocks<'_, D> {
     /// Earliest known completion.
-    fn next_completion(&mut self) -> Option<(Nanos, InFlight)> {
+    fn next_completion(&mut self) -> Option<(Nanos, InFlightOp)> {
         let (volume, known) = (&*self.volume, &mut self.known);
         self.waiting.retain(|one| match volume.queue.done(one.ticket) {
             Some(done) => {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// Merge rule for adjacent freed extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merging {
+pub enum MergeRule {
     /// Always, within a block group (Linux up to 6.16).
     Full,
     /// Only with the extent at which the red-black tree search for the position ends, the deeper
@@ -18,7 +18,7 @@ pub enum Merging {
 
 /// Freed extents that cannot be reused yet.
 #[derive(Clone, Debug, Default)]
-pub struct Freed {
+pub struct FreedExtents {
     /// Length and insertion number by start.
     extents: BTreeMap<u32, (u32, u32)>,
     inserted: u32,
@@ -27,17 +27,17 @@ pub struct Freed {
     trees: BTreeMap<u32, SearchTree>,
 }
 
-impl Freed {
+impl FreedExtents {
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
     /// Adds a newly freed run.
-    pub fn add(&mut self, start: u32, len: u32, merging: Merging) {
+    pub fn add(&mut self, start: u32, len: u32, merging: MergeRule) {
         super::alloc::split_by_group(start, len, |group, at, len| self.add_in_group(group as u32 * GROUP_BLOCKS + at, len, merging));
     }
 
-    fn add_in_group(&mut self, start: u32, len: u32, merging: Merging) {
+    fn add_in_group(&mut self, start: u32, len: u32, merging: MergeRule) {
         self.blocks += u64::from(len);
         let group = start / GROUP_BLOCKS;
         let same_group = |(at, _): &(u32, (u32, u32))| *at / GROUP_BLOCKS == group;
@@ -45,7 +45,7 @@ impl Freed {
         let after = self.extents.range(start + 1..).next().map(|(at, e)| (*at, *e)).filter(same_group);
         let touches_before = before.is_some_and(|(at, (n, _))| at + n == start);
         let touches_after = after.is_some_and(|(at, _)| start + len == at);
-        let mut tree = (merging == Merging::SearchPath).then(|| self.trees.entry(group).or_default());
+        let mut tree = (merging == MergeRule::SearchPath).then(|| self.trees.entry(group).or_default());
         let found = match &tree {
             None => touches_before || touches_after,
             Some(tree) => {
@@ -90,8 +90,8 @@ mod tests {
     use super::*;
     use trimtab_drive::rng::Stream;
 
-    fn pieces(order: &[u32], merging: Merging) -> usize {
-        let mut freed = Freed::default();
+    fn pieces(order: &[u32], merging: MergeRule) -> usize {
+        let mut freed = FreedExtents::default();
         for at in order {
             freed.add(at * 4, 4, merging);
         }
@@ -103,19 +103,19 @@ mod tests {
     #[test]
     fn freed_in_order_merges_to_one_and_random_to_a_sixth() {
         let mut order: Vec<u32> = (0..8000).collect();
-        assert_eq!(pieces(&order, Merging::SearchPath), 1);
+        assert_eq!(pieces(&order, MergeRule::SearchPath), 1);
         order.reverse();
-        assert_eq!(pieces(&order, Merging::SearchPath), 1);
+        assert_eq!(pieces(&order, MergeRule::SearchPath), 1);
         Stream::new(1, "freed").shuffle(&mut order);
-        assert_eq!(pieces(&order, Merging::Full), 1);
-        let left = pieces(&order, Merging::SearchPath);
+        assert_eq!(pieces(&order, MergeRule::Full), 1);
+        let left = pieces(&order, MergeRule::SearchPath);
         assert!((8000 / 7..8000 / 5).contains(&left), "{left}");
     }
 
     #[test]
     fn extents_never_span_groups() {
-        let mut freed = Freed::default();
-        freed.add(GROUP_BLOCKS - 10, 20, Merging::Full);
+        let mut freed = FreedExtents::default();
+        freed.add(GROUP_BLOCKS - 10, 20, MergeRule::Full);
         assert_eq!(freed.into_order(), [(GROUP_BLOCKS - 10, 10), (GROUP_BLOCKS, 10)]);
     }
 }

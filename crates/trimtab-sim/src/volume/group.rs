@@ -14,7 +14,7 @@ pub const ORDERS: usize = 14;
 
 /// In-memory state of a group. A set bit is a block in use, preallocated or being freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct BlockGroup {
     words: Vec<u64>,
     blocks: u32,
     free: u32,
@@ -31,7 +31,7 @@ pub struct Group {
     pub touched: bool,
 }
 
-impl Group {
+impl BlockGroup {
     /// A group of `blocks` free blocks.
     #[must_use]
     pub fn new(blocks: u32) -> Self {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn buddies_are_the_largest_aligned_powers_of_two() {
-        let mut group = Group::new(GROUP_BLOCKS);
+        let mut group = BlockGroup::new(GROUP_BLOCKS);
         assert_eq!(group.orders[ORDERS - 1], 4);
         group.take(0, 513);
         // 513, 514.., 516.., 520 … 1024, 2048, 4096, 8192 …
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn counts_match_bitmap_after_any_take_and_give() {
         let mut rng = Stream::new(1, "group");
-        let mut group = Group::new(30_000);
+        let mut group = BlockGroup::new(30_000);
         let mut taken: Vec<(u32, u32)> = Vec::new();
         for i in 0..4000 {
             if rng.chance(0.6) {
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "not all in use")]
     fn give_of_free_blocks_panics() {
-        let mut group = Group::new(100);
+        let mut group = BlockGroup::new(100);
         group.take(10, 10);
         group.give(12, 2);
         group.give(10, 10);
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "not all free")]
     fn take_of_used_blocks_panics() {
-        let mut group = Group::new(100);
+        let mut group = BlockGroup::new(100);
         group.take(10, 10);
         group.take(5, 6);
     }

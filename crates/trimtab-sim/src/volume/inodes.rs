@@ -1,7 +1,7 @@
 //! Inode allocation: Orlov's spreading of directories, and files near their directory.
 
 use super::alloc::Allocator;
-use super::layout::{FLEX, Layout, RESERVED_INODES};
+use super::layout::{FLEX, VolumeLayout, RESERVED_INODES};
 use super::node::ROOT;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,14 +15,14 @@ pub struct Inodes {
 }
 
 /// Free inodes, free blocks and directories of a flexible group.
-struct Flex {
+struct FlexGroup {
     inodes: u64,
     blocks: u64,
     dirs: u64,
 }
 
 impl Inodes {
-    pub(super) fn new(layout: &Layout) -> Self {
+    pub(super) fn new(layout: &VolumeLayout) -> Self {
         let words = layout.inodes_per_group.div_ceil(64) as usize;
         let groups = layout.groups as usize;
         let mut this = Self {
@@ -113,9 +113,9 @@ impl Inodes {
         (first..last).find(|group| self.free[*group as usize] > 0).and_then(|group| self.take_first(group as usize))
     }
 
-    fn flex(&self, number: u32, space: &Allocator) -> Flex {
+    fn flex(&self, number: u32, space: &Allocator) -> FlexGroup {
         let groups = (number * FLEX) as usize..((number + 1) * FLEX).min(self.bits.len() as u32) as usize;
-        Flex {
+        FlexGroup {
             inodes: self.free[groups.clone()].iter().map(|n| u64::from(*n)).sum(),
             blocks: space.groups[groups.clone()].iter().map(|group| u64::from(group.free())).sum(),
             dirs: self.dirs[groups].iter().map(|n| u64::from(*n)).sum(),
@@ -132,7 +132,7 @@ impl Inodes {
     fn emptiest(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let (inodes, blocks) = (self.free() / n, space.free() / n);
-        let suits = |flex: &Flex| flex.inodes > 0 && flex.inodes >= inodes && flex.blocks >= blocks;
+        let suits = |flex: &FlexGroup| flex.inodes > 0 && flex.inodes >= inodes && flex.blocks >= blocks;
         let all = self.around(start).map(|number| (number, self.flex(number, space))).filter(|(_, flex)| suits(flex));
         all.min_by_key(|(_, flex)| flex.dirs).map(|(number, _)| number * FLEX)
     }
@@ -146,7 +146,7 @@ impl Inodes {
         let inodes = (self.free() / n).saturating_sub(inodes_per_flex / 4).max(1);
         let blocks = (space.free() / n).saturating_sub(u64::from(super::group::GROUP_BLOCKS) * members / 4);
         let dirs = self.dirs.iter().map(|n| u64::from(*n)).sum::<u64>() / n + inodes_per_flex / 16;
-        let suits = |flex: &Flex| flex.dirs < dirs && flex.inodes >= inodes && flex.blocks >= blocks;
+        let suits = |flex: &FlexGroup| flex.dirs < dirs && flex.inodes >= inodes && flex.blocks >= blocks;
         self.around(start)
             .find(|number| suits(&self.flex(*number, space)))
             .or_else(|| self.around(start).find(|number| self.flex(*number, space).inodes > 0))
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn top_directories_spread_and_files_stay_with_them() {
-        let layout = Layout::new(&VolumeSpec::ext4(), 16 << 30).unwrap();
+        let layout = VolumeLayout::new(&VolumeSpec::ext4(), 16 << 30).unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);
         let tops: Vec<u32> = (0..8).map(|i| inodes.for_dir(ROOT, 1, i * 12345, &space).unwrap()).collect();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn full_groups_overflow_until_no_inode_is_left() {
-        let layout = Layout::new(&VolumeSpec { bytes_per_inode: 1 << 20, ..VolumeSpec::ext4() }, 4 << 30).unwrap();
+        let layout = VolumeLayout::new(&VolumeSpec { bytes_per_inode: 1 << 20, ..VolumeSpec::ext4() }, 4 << 30).unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);
         let mut overflow = None;

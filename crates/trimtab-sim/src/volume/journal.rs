@@ -1,6 +1,6 @@
 //! The journal: transactions of metadata blocks, and blocks to be written in place.
 
-use super::freed::Freed;
+use super::freed::FreedExtents;
 use super::spec::BLOCK;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -60,17 +60,17 @@ impl BlockSet {
 
 /// A transaction being written.
 #[derive(Clone, Debug)]
-pub struct Committing {
+pub struct CommitTransaction {
     pub id: u64,
     /// Blocks in the journal: descriptors, revocations, metadata, commit record.
     pub log_blocks: u32,
     /// Blocks it frees.
-    pub freed: Freed,
+    pub freed: FreedExtents,
 }
 
 /// A committed transaction with blocks not yet in place, which pins its part of the journal.
 #[derive(Clone, Copy, Debug)]
-struct Logged {
+struct LoggedTransaction {
     id: u64,
     log_blocks: u32,
     left: u32,
@@ -91,13 +91,13 @@ pub struct Journal {
     /// Time of its first change.
     pub since: Option<Nanos>,
     /// Blocks it frees.
-    pub freed: Freed,
+    pub freed: FreedExtents,
     committing: BlockSet,
     /// Position of the next log block.
     head: u32,
     /// Blocks in use, from the oldest transaction not in place to the head.
     used: u32,
-    logged: VecDeque<Logged>,
+    logged: VecDeque<LoggedTransaction>,
     /// Committed blocks not in place, with the last transaction of each.
     home: BTreeMap<u32, u64>,
     /// Time since which the oldest of them has been waiting.
@@ -116,7 +116,7 @@ impl Journal {
             running_blocks: 0,
             revokes: 0,
             since: None,
-            freed: Freed::default(),
+            freed: FreedExtents::default(),
             committing: BlockSet::new(volume_blocks),
             head: 1,
             used: 0,
@@ -166,12 +166,12 @@ impl Journal {
     }
 
     /// Closes the running transaction and starts a new one.
-    pub fn close(&mut self) -> Committing {
+    pub fn close(&mut self) -> CommitTransaction {
         for block in self.running.take() {
             self.committing.insert(block);
         }
         let log_blocks = self.log_blocks(self.running_blocks, self.revokes);
-        let closed = Committing { id: self.id, log_blocks, freed: core::mem::take(&mut self.freed) };
+        let closed = CommitTransaction { id: self.id, log_blocks, freed: core::mem::take(&mut self.freed) };
         self.id += 1;
         self.running_blocks = 0;
         self.revokes = 0;
@@ -195,7 +195,7 @@ impl Journal {
     }
 
     /// Marks a transaction durable: its blocks can be written in place.
-    pub fn committed(&mut self, committing: &Committing, now: Nanos) {
+    pub fn committed(&mut self, committing: &CommitTransaction, now: Nanos) {
         let mut left = 0;
         for block in self.committing.take() {
             if let Some(older) = self.home.insert(block, committing.id) {
@@ -206,7 +206,7 @@ impl Journal {
         if left > 0 {
             self.home_since.get_or_insert(now);
         }
-        self.logged.push_back(Logged { id: committing.id, log_blocks: committing.log_blocks, left });
+        self.logged.push_back(LoggedTransaction { id: committing.id, log_blocks: committing.log_blocks, left });
         self.free_tail();
     }
 

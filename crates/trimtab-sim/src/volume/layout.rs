@@ -21,7 +21,7 @@ pub const SIZE_MAX: u64 = (1 << 32) * BLOCK - BLOCK;
 
 /// Positions of all metadata. Block numbers count from the start of the filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct VolumeLayout {
     /// Blocks of the filesystem.
     pub blocks: u32,
     /// Block groups.
@@ -40,7 +40,7 @@ pub struct Layout {
     flex_metadata: Vec<u32>,
 }
 
-impl Layout {
+impl VolumeLayout {
     /// The layout of a volume of `size` bytes.
     pub fn new(spec: &VolumeSpec, size: u64) -> Result<Self, VolumeError> {
         if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
@@ -208,8 +208,8 @@ fn default_journal_blocks(blocks: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn layout(size: u64) -> Layout {
-        Layout::new(&VolumeSpec::ext4(), size).unwrap()
+    fn layout(size: u64) -> VolumeLayout {
+        VolumeLayout::new(&VolumeSpec::ext4(), size).unwrap()
     }
 
     /// Against `dumpe2fs` of filesystems created by mke2fs 1.47.
@@ -242,8 +242,8 @@ mod tests {
             }
             assert!(end <= l.blocks && l.inode_block(l.groups * l.inodes_per_group - 1) < l.blocks);
         }
-        assert!(Layout::new(&VolumeSpec::ext4(), 1 << 20).is_err());
+        assert!(VolumeLayout::new(&VolumeSpec::ext4(), 1 << 20).is_err());
         let spec = VolumeSpec { journal_blocks: Some(1 << 30), ..VolumeSpec::ext4() };
-        assert!(Layout::new(&spec, 1 << 30).is_err());
+        assert!(VolumeLayout::new(&spec, 1 << 30).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! File operations.
 
-use super::alloc::Use;
+use super::alloc::AllocationPurpose;
 use super::names::hash;
 use super::node::{Dir, Node, ROOT, entry_bytes, name_key};
 use super::queue::Urgency;
@@ -179,11 +179,11 @@ impl<D: Device> Volume<D> {
         let node = &self.nodes[dir as usize];
         let goal = self.goal(node.inode, node.extents.end(), false);
         let block = loop {
-            if let Some((start, _)) = self.space.allocate(goal, 1, Use::Metadata) {
+            if let Some((start, _)) = self.space.allocate(goal, 1, AllocationPurpose::Metadata) {
                 break start;
             }
             self.space.drop_preallocations();
-            if let Some((start, _)) = self.space.allocate(goal, 1, Use::Metadata) {
+            if let Some((start, _)) = self.space.allocate(goal, 1, AllocationPurpose::Metadata) {
                 break start;
             }
             self.make_way();
@@ -211,7 +211,7 @@ impl<D: Device> Volume<D> {
     fn destroy(&mut self, node: u32) {
         let now = self.now;
         // The orphan list of inodes begins in the superblock.
-        self.journal.dirty(super::layout::Layout::SUPERBLOCK, now);
+        self.journal.dirty(super::layout::VolumeLayout::SUPERBLOCK, now);
         let dir = self.nodes[node as usize].dir.is_some();
         let file = &mut self.nodes[node as usize];
         self.dirty_blocks -= u64::from(if dir { 0 } else { file.dirty_blocks() });

@@ -30,15 +30,15 @@ pub enum Urgency {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum RequestKind {
     Read,
     Write(DataClass),
     Flush,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    kind: Kind,
+struct QueuedRequest {
+    kind: RequestKind,
     offset: u64,
     len: u64,
     ready: Nanos,
@@ -81,7 +81,7 @@ pub struct Foreground {
 
 /// Incomplete requests of a ticket.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pending {
+struct TicketState {
     waiting: u32,
     done: Nanos,
     used: bool,
@@ -91,15 +91,15 @@ struct Pending {
 
 /// The block layer above one drive.
 #[derive(Clone, Debug)]
-pub struct Queue<D> {
+pub struct BlockQueue<D> {
     /// The drive.
     pub drive: D,
     layer: BlockLayer,
-    plug: Vec<(Request, Urgency)>,
-    sync: VecDeque<Request>,
-    background: VecDeque<Request>,
+    plug: Vec<(QueuedRequest, Urgency)>,
+    sync: VecDeque<QueuedRequest>,
+    background: VecDeque<QueuedRequest>,
     in_flight: BinaryHeap<Reverse<Nanos>>,
-    tickets: Vec<Pending>,
+    tickets: Vec<TicketState>,
     spare: Vec<u32>,
     /// Submission time of the last command.
     submitted: Nanos,
@@ -116,7 +116,7 @@ pub struct Queue<D> {
     pub failed: Option<Refusal>,
 }
 
-impl<D> Queue<D> {
+impl<D> BlockQueue<D> {
     pub(super) fn new(drive: D, layer: BlockLayer) -> Self {
         Self {
             drive,
@@ -139,7 +139,7 @@ impl<D> Queue<D> {
 
     /// A ticket for requests to wait for. End it with [`finish`](Self::finish).
     pub fn ticket(&mut self) -> Ticket {
-        let fresh = Pending { used: true, ..Pending::default() };
+        let fresh = TicketState { used: true, ..TicketState::default() };
         if let Some(number) = self.spare.pop() {
             self.tickets[number as usize] = fresh;
             return Ticket(number);
@@ -173,11 +173,11 @@ impl<D> Queue<D> {
 
     /// Queues a write. May merge with the previous one.
     pub fn write(&mut self, now: Nanos, offset: u64, len: u64, class: DataClass, ticket: Ticket, urgency: Urgency) {
-        self.gather(Request { kind: Kind::Write(class), offset, len, ready: now, ticket }, urgency);
+        self.gather(QueuedRequest { kind: RequestKind::Write(class), offset, len, ready: now, ticket }, urgency);
     }
 
     pub fn read(&mut self, now: Nanos, offset: u64, len: u64, ticket: Ticket) {
-        self.gather(Request { kind: Kind::Read, offset, len, ready: now, ticket }, Urgency::Sync);
+        self.gather(QueuedRequest { kind: RequestKind::Read, offset, len, ready: now, ticket }, Urgency::Sync);
     }
 
     /// Queues a cache flush. The caller first waits for the writes that it should cover.
@@ -185,7 +185,7 @@ impl<D> Queue<D> {
         self.unplug();
         if self.layer.write_cache {
             self.tickets[ticket.0 as usize].waiting += 1;
-            self.sync.push_back(Request { kind: Kind::Flush, offset: 0, len: 0, ready: now, ticket });
+            self.sync.push_back(QueuedRequest { kind: RequestKind::Flush, offset: 0, len: 0, ready: now, ticket });
         } else {
             let done = &mut self.tickets[ticket.0 as usize].done;
             *done = (*done).max(now);
@@ -193,9 +193,9 @@ impl<D> Queue<D> {
     }
 
     /// Adds a request to the plug, split to the maximum request size.
-    fn gather(&mut self, request: Request, urgency: Urgency) {
+    fn gather(&mut self, request: QueuedRequest, urgency: Urgency) {
         let most = u64::from(self.layer.request_max);
-        let Request { mut offset, mut len, .. } = request;
+        let QueuedRequest { mut offset, mut len, .. } = request;
         while len > 0 {
             // Extend the last request as far as possible.
             if let Some((last, kind_of)) = self.plug.last_mut()
@@ -215,7 +215,7 @@ impl<D> Queue<D> {
                 self.unplug();
             }
             let n = len.min(most);
-            self.plug.push((Request { offset, len: n, ..request }, urgency));
+            self.plug.push((QueuedRequest { offset, len: n, ..request }, urgency));
             self.tickets[request.ticket.0 as usize].waiting += 1;
             offset += n;
             len -= n;
@@ -224,7 +224,7 @@ impl<D> Queue<D> {
 
     pub fn unplug(&mut self) {
         for (request, urgency) in self.plug.drain(..) {
-            if matches!(request.kind, Kind::Write(_)) {
+            if matches!(request.kind, RequestKind::Write(_)) {
                 self.write_backlog += request.len;
             }
             match urgency {
@@ -274,27 +274,27 @@ impl<D> Queue<D> {
     }
 }
 
-impl<D: Device> Queue<D> {
+impl<D: Device> BlockQueue<D> {
     /// Sends the next request, at the time returned by [`next_dispatch`](Self::next_dispatch).
     pub fn dispatch(&mut self, at: Nanos) {
         let urgent = self.sync.front().is_some_and(|request| request.ready <= at);
         let Some(request) = (if urgent { self.sync.pop_front() } else { self.background.pop_front() }) else { return };
         let extent = Extent { offset: request.offset, len: request.len };
         let command = match request.kind {
-            Kind::Read => Command::Read(extent),
-            Kind::Write(class) => Command::Write(extent, class),
-            Kind::Flush => Command::Flush,
+            RequestKind::Read => Command::Read(extent),
+            RequestKind::Write(class) => Command::Write(extent, class),
+            RequestKind::Flush => Command::Flush,
         };
         let done = self.submit(at, &command);
         match request.kind {
-            Kind::Read => {
+            RequestKind::Read => {
                 self.traffic.reads += Amount::new(1, request.len);
             }
-            Kind::Write(_) => {
+            RequestKind::Write(_) => {
                 self.traffic.writes += Amount::new(1, request.len);
                 self.write_backlog -= request.len;
             }
-            Kind::Flush => self.traffic.flushes += 1,
+            RequestKind::Flush => self.traffic.flushes += 1,
         }
         self.foreground_until = self.foreground_until.max(done);
         let took = done.saturating_sub(request.ready);
@@ -370,10 +370,10 @@ impl<D: Device> Queue<D> {
     }
 }
 
-fn same_kind(a: Kind, b: Kind) -> bool {
+fn same_kind(a: RequestKind, b: RequestKind) -> bool {
     match (a, b) {
-        (Kind::Read, Kind::Read) => true,
-        (Kind::Write(a), Kind::Write(b)) => a == b,
+        (RequestKind::Read, RequestKind::Read) => true,
+        (RequestKind::Write(a), RequestKind::Write(b)) => a == b,
         _ => false,
     }
 }

@@ -1,13 +1,13 @@
 //! Creating, mounting and ageing a volume.
 
 use super::alloc::{Allocator, split_by_group};
-use super::freed::Merging;
+use super::freed::MergeRule;
 use super::inodes::Inodes;
 use super::journal::Journal;
-use super::layout::Layout;
+use super::layout::VolumeLayout;
 use super::names::Names;
 use super::node::{Dir, Node, ROOT};
-use super::queue::{Queue, Urgency};
+use super::queue::{BlockQueue, Urgency};
 use super::spec::{BLOCK, Discard, VolumeSpec};
 use super::trim::OnlineDiscards;
 use super::{Counters, Volume, VolumeError};
@@ -54,8 +54,8 @@ impl<D: Device> Volume<D> {
             let start = spec.start.0;
             return Err(VolumeError::new(format!("a volume at byte {start} is not aligned to the drive's blocks of {sector} bytes")));
         }
-        let layout = Layout::new(&spec, size)?;
-        let merging = if spec.journal.converts_after_write { Merging::SearchPath } else { Merging::Full };
+        let layout = VolumeLayout::new(&spec, size)?;
+        let merging = if spec.journal.converts_after_write { MergeRule::SearchPath } else { MergeRule::Full };
         let journal = Journal::new(
             layout.journal,
             layout.journal_blocks,
@@ -66,7 +66,7 @@ impl<D: Device> Volume<D> {
         let space = Allocator::new(&layout);
         let mut volume = Self {
             start: spec.start.0,
-            queue: Queue::new(drive, spec.block_layer),
+            queue: BlockQueue::new(drive, spec.block_layer),
             now,
             free_blocks: space.free(),
             space,

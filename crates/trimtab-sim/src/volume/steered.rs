@@ -77,7 +77,7 @@ impl TrimLog {
 ///
 /// The policy is called before and after each operation, and in idle time when due. A trim
 /// runs in parallel with the foreground. The next window waits for a long operation to end.
-pub struct Steered<D> {
+pub struct SteeredVolume<D> {
     driver: Driver,
     surface: ObservedVolume<D>,
     /// Time and start of the window in progress, whose end is not yet reported to the policy.
@@ -125,7 +125,7 @@ impl<D: Device> Surface for ObservedVolume<D> {
     }
 }
 
-impl<D: Device> Steered<D> {
+impl<D: Device> SteeredVolume<D> {
     /// Puts `volume` under `policy`, with a write counter in steps of `counter_step`
     /// ([`Bytes::MAX`] for a counter that never moves). The specification sets online discard.
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
@@ -233,7 +233,7 @@ fn discards<D: Device>(volume: &Volume<D>) -> Amount {
     volume.counters().traffic.discards
 }
 
-impl<D: Device> TrimTarget for Steered<D> {
+impl<D: Device> TrimTarget for SteeredVolume<D> {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
         let volume = self.volume_mut();
         let mut all = TrimOutcome::default();
@@ -268,7 +268,7 @@ fn driver(policy: Box<dyn Policy>) -> Driver {
     Driver::new(policy, RefusalLimits::ENDLESS)
 }
 
-impl<D: Device> Clock for Steered<D> {
+impl<D: Device> Clock for SteeredVolume<D> {
     fn now(&mut self) -> Nanos {
         self.surface.volume.now()
     }
@@ -290,14 +290,14 @@ impl<D: Device> Clock for Steered<D> {
     }
 }
 
-impl<D: Device> Steered<D> {
+impl<D: Device> SteeredVolume<D> {
     fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
         self.poll();
         operation(&mut self.surface.volume)
     }
 }
 
-impl<D: Device> FileTarget for Steered<D> {
+impl<D: Device> FileTarget for SteeredVolume<D> {
     fn make_dir(&mut self, path: &str) -> TargetResult {
         self.between(|volume| volume.make_dir(path))
     }
@@ -381,19 +381,19 @@ mod tests {
         fn idle(&mut self, _until: Nanos) {}
     }
 
-    fn steered(policy: &str, trim_command_ns: u64, trim_mib_ns: u64) -> Steered<Slow> {
+    fn steered(policy: &str, trim_command_ns: u64, trim_mib_ns: u64) -> SteeredVolume<Slow> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
         let drive =
             Slow { trim_command_ns, trim_mib_ns, busy_until: Nanos::ZERO, trimmed: 0, trim_max: Nanos::ZERO, wait_max: Nanos::ZERO };
         let volume = Volume::format(drive, spec, Nanos::ZERO).unwrap();
-        Steered::new(volume, policy.parse::<PolicySpec>().unwrap().build(&PolicyState::default()), Bytes(512))
+        SteeredVolume::new(volume, policy.parse::<PolicySpec>().unwrap().build(&PolicyState::default()), Bytes(512))
     }
 
     const S: u64 = 1_000_000_000;
 
     /// Writes and syncs a small file every 100 ms, `n` times. Returns the longest duration.
-    fn foreground(target: &mut Steered<Slow>, n: u64) -> Nanos {
+    fn foreground(target: &mut SteeredVolume<Slow>, n: u64) -> Nanos {
         let mut longest = Nanos::ZERO;
         for i in 0..n {
             let due = Nanos(target.now().0 / (S / 10) * (S / 10) + S / 10);

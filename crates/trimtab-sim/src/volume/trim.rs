@@ -1,7 +1,7 @@
 //! Discards: of freed space by each transaction, and of all free space on request.
 
 use super::alloc::split_by_group;
-use super::freed::Freed;
+use super::freed::FreedExtents;
 use super::group::GROUP_BLOCKS;
 use super::spec::BLOCK;
 use super::{Discard, Volume};
@@ -43,7 +43,7 @@ impl OnlineDiscards {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Trimming {
+pub(super) struct ActiveTrim {
     window: TrimWindow,
     /// Minimum free extent, in blocks.
     min_extent: u32,
@@ -69,7 +69,7 @@ pub(super) struct Trimming {
     run: TrimRun,
 }
 
-impl Trimming {
+impl ActiveTrim {
     pub(super) fn next(&self) -> Nanos {
         self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
     }
@@ -122,7 +122,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Frees the blocks of a committed transaction and queues them for online discard.
-    pub(super) fn release(&mut self, freed: Freed) {
+    pub(super) fn release(&mut self, freed: FreedExtents) {
         let online = self.spec.discard == Discard::FreedAndFollowing && self.queue.drive.supports_trim();
         for (start, len) in freed.iter() {
             self.space.give(start, len);
@@ -196,7 +196,7 @@ impl<D: Device> Volume<D> {
             self.space.groups.iter_mut().for_each(|group| group.trimmed = false);
             self.last_min_extent = min_extent;
         }
-        self.trimming = Some(Trimming {
+        self.trimming = Some(ActiveTrim {
             window,
             min_extent,
             max_extent: below.0.div_ceil(BLOCK).min(u64::from(u32::MAX)) as u32,
@@ -263,7 +263,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    fn end_trim(&mut self, mut trim: Trimming, asked: u64) {
+    fn end_trim(&mut self, mut trim: ActiveTrim, asked: u64) {
         trim.run.outcome.asked = Bytes(asked);
         trim.run.outcome.took = self.now.saturating_sub(trim.began);
         if !trim.by_size || trim.last {
@@ -273,7 +273,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Collects the runs to trim in the next group of the window.
-    fn next_group(&mut self, trim: &mut Trimming) {
+    fn next_group(&mut self, trim: &mut ActiveTrim) {
         let group = trim.next / GROUP_BLOCKS;
         let base = group * GROUP_BLOCKS;
         let last = (base + self.layout.group_blocks(group)).min(trim.end);
@@ -300,7 +300,7 @@ impl<D: Device> Volume<D> {
         trim.runs.reverse();
     }
 
-    fn send_trim(&mut self, trim: &mut Trimming, start: u32, len: u32) {
+    fn send_trim(&mut self, trim: &mut ActiveTrim, start: u32, len: u32) {
         let most = (trim.command_max / BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
         // One command at a time, so that other requests get their turn in between.
         let n = len.min(most);

@@ -1,6 +1,6 @@
 //! Writeback: the flusher, delayed allocation, throttling of writers, the page cache.
 
-use super::alloc::Use;
+use super::alloc::AllocationPurpose;
 use super::layout::FLEX;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
@@ -15,7 +15,7 @@ const BATCH_FILES: usize = 256;
 
 /// Reason why a file cannot be written out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteBlocked {
+pub(super) enum WriteoutObstacle {
     /// The journal has no room.
     Journal,
     /// All free blocks await a commit or a discard.
@@ -50,7 +50,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Allocates and writes the dirty blocks of a file.
-    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), WriteBlocked> {
+    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), WriteoutObstacle> {
         self.allocate(node)?;
         let file = &mut self.nodes[node as usize];
         let (from, blocks, class) = (file.dirty_from, file.dirty_blocks(), file.class);
@@ -116,19 +116,19 @@ impl<D: Device> Volume<D> {
     }
 
     /// Allocates the missing blocks of a file.
-    pub(super) fn allocate(&mut self, node: u32) -> Result<(), WriteBlocked> {
+    pub(super) fn allocate(&mut self, node: u32) -> Result<(), WriteoutObstacle> {
         while self.nodes[node as usize].unallocated() > 0 {
             if !self.journal_ready() {
-                return Err(WriteBlocked::Journal);
+                return Err(WriteoutObstacle::Journal);
             }
             let file = &self.nodes[node as usize];
             let goal = self.goal(file.inode, file.extents.end(), true);
-            let purpose = Use::Data { file_blocks: file.blocks(), open: file.open };
+            let purpose = AllocationPurpose::Data { file_blocks: file.blocks(), open: file.open };
             let run = self.space.allocate(goal, file.unallocated(), purpose).or_else(|| {
                 self.space.drop_preallocations();
                 self.space.allocate(goal, self.nodes[node as usize].unallocated(), purpose)
             });
-            let Some((start, len)) = run else { return Err(WriteBlocked::Blocks) };
+            let Some((start, len)) = run else { return Err(WriteoutObstacle::Blocks) };
             self.reserved -= u64::from(len);
             self.add_run(node, start, len);
         }
@@ -145,7 +145,7 @@ impl<D: Device> Volume<D> {
         while self.nodes[node as usize].tree_blocks.len() < self.nodes[node as usize].tree_blocks_needed() {
             let goal = self.goal(self.nodes[node as usize].inode, Some(start), false);
             // A full volume reserves blocks for this; see `RESERVE`.
-            let Some((block, _)) = self.space.allocate(goal, 1, Use::Metadata) else { break };
+            let Some((block, _)) = self.space.allocate(goal, 1, AllocationPurpose::Metadata) else { break };
             self.free_blocks -= 1;
             self.touch_bitmaps(block, 1);
             self.nodes[node as usize].tree_blocks.push(block);
@@ -227,7 +227,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Writes the file that has been dirty longest. Skips stale entries.
-    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), WriteBlocked> {
+    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), WriteoutObstacle> {
         while let Some((node, generation, since)) = self.dirty.front().copied() {
             let file = &self.nodes[node as usize];
             if file.generation == generation && file.queued && file.dirtied == since {

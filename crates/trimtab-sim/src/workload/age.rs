@@ -4,7 +4,7 @@
 //! interleaved at random like several programs writing at once. The sizes are assumptions,
 //! documented with [`GROUPS`]; published measurements give only the names of the groups.
 
-use super::{FileStep, FileWorkload, Plan};
+use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::collections::VecDeque;
@@ -36,7 +36,7 @@ const FILE_SHARE_MAX: u64 = 16;
 
 /// File sizes of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sizes {
+pub enum FileSizes {
     /// Log-normal: median in bytes, standard deviation of the logarithm, largest in bytes.
     LogNormal(f64, f64, u64),
     /// Uniform between these bounds, in bytes.
@@ -45,26 +45,26 @@ pub enum Sizes {
 
 /// A group of files.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Group {
+pub struct FileGroup {
     /// Name of the group and of its directory.
     pub name: &'static str,
     /// Share of the bytes in percent.
     pub percent: u64,
     /// File sizes.
-    pub sizes: Sizes,
+    pub sizes: FileSizes,
     /// Class of the data.
     pub class: DataClass,
 }
 
 /// The groups of files.
-pub const GROUPS: [Group; 4] = [
-    Group { name: "os", percent: 20, sizes: Sizes::LogNormal(12e3, 1.8, 64 << 20), class: DataClass::Compressible(50) },
-    Group { name: "games", percent: 35, sizes: Sizes::LogNormal(400e3, 2.0, 1 << 30), class: DataClass::Compressible(15) },
-    Group { name: "music", percent: 10, sizes: Sizes::Uniform(3_000_000, 9_000_000), class: DataClass::Random },
-    Group { name: "videos", percent: 35, sizes: Sizes::Uniform(350_000_000, 4_500_000_000), class: DataClass::Random },
+pub const GROUPS: [FileGroup; 4] = [
+    FileGroup { name: "os", percent: 20, sizes: FileSizes::LogNormal(12e3, 1.8, 64 << 20), class: DataClass::Compressible(50) },
+    FileGroup { name: "games", percent: 35, sizes: FileSizes::LogNormal(400e3, 2.0, 1 << 30), class: DataClass::Compressible(15) },
+    FileGroup { name: "music", percent: 10, sizes: FileSizes::Uniform(3_000_000, 9_000_000), class: DataClass::Random },
+    FileGroup { name: "videos", percent: 35, sizes: FileSizes::Uniform(350_000_000, 4_500_000_000), class: DataClass::Random },
 ];
 
-impl Sizes {
+impl FileSizes {
     fn draw(self, rng: &mut Stream, most: u64) -> u64 {
         let size = match self {
             Self::LogNormal(median, sigma, largest) => (rng.log_normal(median, sigma) as u64).min(largest),
@@ -84,7 +84,7 @@ impl Sizes {
 
 /// Settings of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct AgeSettings {
     /// Total bytes to write in all rounds.
     pub total: Bytes,
     /// Rounds.
@@ -95,7 +95,7 @@ pub struct Settings {
 
 /// Reason for refusing settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum AgeSettingsError {
     /// No rounds.
     #[error("ageing needs at least one round")]
     NoRound,
@@ -112,10 +112,10 @@ pub enum SettingsError {
 /// The workload.
 #[derive(Clone, Debug)]
 pub struct Age {
-    settings: Settings,
+    settings: AgeSettings,
     rng: Stream,
     rounds_done: u32,
-    state: State,
+    state: AgeStage,
     /// Bytes each group still has to write in this round.
     left: [u64; GROUPS.len()],
     /// Files of each group in this round.
@@ -125,7 +125,7 @@ pub struct Age {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum AgeStage {
     BeginFill,
     Fill,
     FillSync,
@@ -149,18 +149,18 @@ enum Item {
 
 impl Age {
     /// Creates the workload of `settings`.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: AgeSettings) -> Result<Self, AgeSettingsError> {
         if settings.rounds == 0 {
-            return Err(SettingsError::NoRound);
+            return Err(AgeSettingsError::NoRound);
         }
         if settings.total.0 / u64::from(settings.rounds) < ROUND_MIN.0 {
-            return Err(SettingsError::TooSmall { total: settings.total, rounds: settings.rounds });
+            return Err(AgeSettingsError::TooSmall { total: settings.total, rounds: settings.rounds });
         }
         Ok(Self {
             settings,
             rng: Stream::new(settings.seed, "age"),
             rounds_done: 0,
-            state: State::BeginFill,
+            state: AgeStage::BeginFill,
             left: [0; GROUPS.len()],
             files: [0; GROUPS.len()],
             queue: VecDeque::new(),
@@ -221,17 +221,17 @@ impl Age {
     }
 
     /// Deletes a file; returns the following state. Queues removal of directories left empty.
-    fn decide_delete(&mut self, group: usize, file: u64) -> State {
+    fn decide_delete(&mut self, group: usize, file: u64) -> AgeStage {
         let last = file + 1 == self.files[group];
         if last || (file + 1).is_multiple_of(DIR_FILES) {
             self.queue.push_back(Item::RemoveDir(group, file / DIR_FILES));
         }
-        if last { self.next_group(group) } else { State::Delete(group, file + 1) }
+        if last { self.next_group(group) } else { AgeStage::Delete(group, file + 1) }
     }
 
-    fn next_group(&mut self, group: usize) -> State {
+    fn next_group(&mut self, group: usize) -> AgeStage {
         self.queue.push_back(Item::RemoveGroup(group));
-        if group + 1 == GROUPS.len() { State::DeleteSync } else { State::Delete(group + 1, 0) }
+        if group + 1 == GROUPS.len() { AgeStage::DeleteSync } else { AgeStage::Delete(group + 1, 0) }
     }
 
     fn set_path(&mut self, group: usize, dir: Option<u64>, file: Option<u64>) {
@@ -265,10 +265,10 @@ impl Age {
 }
 
 impl FileWorkload for Age {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         // The last round is the largest. Small files waste at most 4 KiB each per 8 kB.
         let largest = self.round_bytes(self.settings.rounds - 1);
-        Plan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
+        WorkloadPlan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
@@ -277,38 +277,38 @@ impl FileWorkload for Age {
                 return Some(FileStep::Op(self.operation(item)));
             }
             match self.state {
-                State::BeginFill => {
+                AgeStage::BeginFill => {
                     self.begin_round();
-                    self.state = State::Fill;
+                    self.state = AgeStage::Fill;
                     return Some(FileStep::Phase(FILL));
                 }
-                State::Fill => {
+                AgeStage::Fill => {
                     if !self.decide_file() {
-                        self.state = State::FillSync;
+                        self.state = AgeStage::FillSync;
                     }
                 }
-                State::FillSync => {
+                AgeStage::FillSync => {
                     self.queue.push_back(Item::Sync);
-                    self.state = State::BeginDelete;
+                    self.state = AgeStage::BeginDelete;
                     return Some(FileStep::Phase(FILL_SYNC));
                 }
-                State::BeginDelete => {
-                    self.state = State::Delete(0, 0);
+                AgeStage::BeginDelete => {
+                    self.state = AgeStage::Delete(0, 0);
                     return Some(FileStep::Phase(DELETE));
                 }
-                State::Delete(group, _) if self.files[group] == 0 => self.state = self.next_group(group),
-                State::Delete(group, file) => {
+                AgeStage::Delete(group, _) if self.files[group] == 0 => self.state = self.next_group(group),
+                AgeStage::Delete(group, file) => {
                     self.state = self.decide_delete(group, file);
                     self.set_path(group, Some(file / DIR_FILES), Some(file));
                     return Some(FileStep::Op(FileOp::Delete(&self.path)));
                 }
-                State::DeleteSync => {
+                AgeStage::DeleteSync => {
                     self.queue.push_back(Item::Sync);
                     self.rounds_done += 1;
-                    self.state = if self.rounds_done == self.settings.rounds { State::End } else { State::BeginFill };
+                    self.state = if self.rounds_done == self.settings.rounds { AgeStage::End } else { AgeStage::BeginFill };
                     return Some(FileStep::Phase(DELETE_SYNC));
                 }
-                State::End => return None,
+                AgeStage::End => return None,
             }
         }
     }
@@ -380,8 +380,8 @@ mod tests {
         (groups, most, phases)
     }
 
-    fn settings(total: u64, rounds: u32) -> Settings {
-        Settings { total: Bytes(total), rounds, seed: 5 }
+    fn settings(total: u64, rounds: u32) -> AgeSettings {
+        AgeSettings { total: Bytes(total), rounds, seed: 5 }
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_refused() {
-        assert_eq!(Age::new(settings(1000, 0)).unwrap_err(), SettingsError::NoRound);
+        assert_eq!(Age::new(settings(1000, 0)).unwrap_err(), AgeSettingsError::NoRound);
         assert!(Age::new(settings(5_000_000, 10)).is_err());
         assert!(Age::new(settings(u64::MAX, 1)).is_ok());
     }

@@ -1,7 +1,7 @@
 //! Churn: a filesystem at a fixed fill on which files are created, extended, read and
 //! deleted, in sessions with pauses, like months of use.
 
-use super::{FileStep, FileWorkload, Plan};
+use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::Field;
 use alloc::format;
@@ -107,7 +107,7 @@ pub struct Churn {
     number: u64,
     /// Directories created so far.
     dirs: u64,
-    stage: Stage,
+    stage: ChurnStage,
     /// Bytes written since filling.
     written: u64,
     sessions: u64,
@@ -115,7 +115,7 @@ pub struct Churn {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ChurnStage {
     New,
     Filling,
     /// Filled, not synced.
@@ -141,7 +141,7 @@ impl Churn {
             live: 0,
             number: 0,
             dirs: 0,
-            stage: Stage::New,
+            stage: ChurnStage::New,
             written: 0,
             sessions: 0,
             path: String::new(),
@@ -175,7 +175,7 @@ impl Churn {
 
     /// Creates, extends, reads or deletes a file.
     fn change(&mut self) -> FileOp<'_> {
-        let churning = self.stage == Stage::Churning;
+        let churning = self.stage == ChurnStage::Churning;
         let some = self.some_file();
         if let Some(at) = some.filter(|_| churning && self.settings.read_percent > 0)
             && self.rng.below(100 + self.settings.read_percent) < self.settings.read_percent
@@ -213,17 +213,17 @@ impl Churn {
         let (number, size) = self.files[at];
         self.files[at].1 += len;
         self.live += blocks(size + len) - blocks(size);
-        self.written += if self.stage == Stage::Churning { len } else { 0 };
+        self.written += if self.stage == ChurnStage::Churning { len } else { 0 };
         self.path = Self::name(number);
         FileOp::Append(&self.path, Payload::Fill { len, class: self.settings.class })
     }
 }
 
 impl FileWorkload for Churn {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         let Settings { live, written, .. } = self.settings;
         let most = self.settings.file_max();
-        Plan {
+        WorkloadPlan {
             // Each stage may begin one file more than its limit.
             written: Bytes(live.0.saturating_add(written.0).saturating_add(2 * most)),
             space: Bytes(live.0.saturating_add(most)),
@@ -233,33 +233,33 @@ impl FileWorkload for Churn {
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         match self.stage {
-            Stage::New => {
-                self.stage = Stage::Filling;
+            ChurnStage::New => {
+                self.stage = ChurnStage::Filling;
                 Some(FileStep::Phase(FILL))
             }
-            Stage::Filling if self.live >= self.settings.live.0 => {
-                self.stage = Stage::Filled;
+            ChurnStage::Filling if self.live >= self.settings.live.0 => {
+                self.stage = ChurnStage::Filled;
                 Some(FileStep::Op(FileOp::Sync))
             }
-            Stage::Filled => {
-                self.stage = Stage::Churning;
+            ChurnStage::Filled => {
+                self.stage = ChurnStage::Churning;
                 Some(FileStep::Phase(CHURN))
             }
-            Stage::Churning if self.written >= self.settings.written.0 => {
-                self.stage = Stage::Ended;
+            ChurnStage::Churning if self.written >= self.settings.written.0 => {
+                self.stage = ChurnStage::Ended;
                 Some(FileStep::Op(FileOp::Sync))
             }
-            Stage::Churning if self.session_is_over() => {
-                self.stage = Stage::Pause;
+            ChurnStage::Churning if self.session_is_over() => {
+                self.stage = ChurnStage::Pause;
                 Some(FileStep::Op(FileOp::Sync))
             }
-            Stage::Pause => {
-                self.stage = Stage::Churning;
+            ChurnStage::Pause => {
+                self.stage = ChurnStage::Churning;
                 self.sessions += 1;
                 Some(FileStep::NotBefore(Nanos(self.settings.session_every.0.saturating_mul(self.sessions))))
             }
-            Stage::Ended => None,
-            Stage::Filling | Stage::Churning => Some(FileStep::Op(self.change())),
+            ChurnStage::Ended => None,
+            ChurnStage::Filling | ChurnStage::Churning => Some(FileStep::Op(self.change())),
         }
     }
 }

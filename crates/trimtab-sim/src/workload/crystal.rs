@@ -9,7 +9,7 @@ pub mod looped;
 
 pub use self::figures::metrics;
 
-use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -116,7 +116,7 @@ impl Test {
 
 /// Settings of a test set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CrystalSettings {
     /// Test set.
     pub profile: Profile,
     /// Size of the test file, or of the used start of a device.
@@ -139,7 +139,7 @@ pub struct Settings {
     pub until_written: Option<Bytes>,
 }
 
-impl Default for Settings {
+impl Default for CrystalSettings {
     fn default() -> Self {
         Self {
             profile: Profile::Cdm8,
@@ -159,7 +159,7 @@ impl Default for Settings {
 /// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SettingsError(String);
+pub struct CrystalSettingsError(String);
 
 /// Position in a series of rounds, for resuming later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,7 +171,7 @@ pub struct Position {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CrystalStep {
     Prepare,
     Pass { test: Test, write: bool, number: u32 },
 }
@@ -179,9 +179,9 @@ enum Step {
 /// A workload with given [`Settings`].
 #[derive(Clone, Debug)]
 pub struct Crystal {
-    settings: Settings,
+    settings: CrystalSettings,
     seed: u64,
-    steps: Vec<Step>,
+    steps: Vec<CrystalStep>,
     next_step: usize,
     position: Position,
     places: Stream,
@@ -201,7 +201,7 @@ impl Crystal {
     ///
     /// # Errors
     /// No passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
-    pub fn new(settings: Settings, seed: u64, position: Position) -> Result<Self, SettingsError> {
+    pub fn new(settings: CrystalSettings, seed: u64, position: Position) -> Result<Self, CrystalSettingsError> {
         let problem = if settings.passes == 0 || settings.passes > 10_000 {
             "the number of passes must be 1 to 10000"
         } else if settings.size < SIZE_MIN {
@@ -220,12 +220,12 @@ impl Crystal {
             ""
         };
         if !problem.is_empty() {
-            return Err(SettingsError(problem.to_string()));
+            return Err(CrystalSettingsError(problem.to_string()));
         }
         let steps = steps(&settings);
         let size = Bytes(settings.size.0 - settings.size.0 % u64::from(PREPARE_BLOCK));
         Ok(Self {
-            settings: Settings { size, ..settings },
+            settings: CrystalSettings { size, ..settings },
             seed,
             steps,
             next_step: 0,
@@ -269,19 +269,19 @@ impl Crystal {
 
     /// Bytes written by the passes of one round, excluding preparation.
     fn passes_written(&self) -> u64 {
-        let write = |step: &Step| match (step, self.settings.pass) {
-            (Step::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
-            (Step::Pass { write: true, .. }, Limit::Time(time)) => written_at_most(time),
-            (Step::Pass { write: true, test, .. }, Limit::Ops(ops)) => ops.saturating_mul(u64::from(test.block)),
+        let write = |step: &CrystalStep| match (step, self.settings.pass) {
+            (CrystalStep::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
+            (CrystalStep::Pass { write: true, .. }, Limit::Time(time)) => written_at_most(time),
+            (CrystalStep::Pass { write: true, test, .. }, Limit::Ops(ops)) => ops.saturating_mul(u64::from(test.block)),
             _ => 0,
         };
         self.steps.iter().map(write).fold(0, u64::saturating_add)
     }
 
-    fn begin(&mut self, step: Step) {
+    fn begin(&mut self, step: CrystalStep) {
         let (test, write) = match step {
-            Step::Prepare => (Test { block: PREPARE_BLOCK, queue: PREPARE_DEPTH, threads: 1, random: false }, true),
-            Step::Pass { test, write, .. } => (test, write),
+            CrystalStep::Prepare => (Test { block: PREPARE_BLOCK, queue: PREPARE_DEPTH, threads: 1, random: false }, true),
+            CrystalStep::Pass { test, write, .. } => (test, write),
         };
         self.random = test.random;
         self.write = write;
@@ -289,9 +289,9 @@ impl Crystal {
         self.count = self.settings.size.0 / u64::from(test.block);
         self.place = 0;
         self.left = match (step, self.settings.pass) {
-            (Step::Prepare, _) => self.count,
+            (CrystalStep::Prepare, _) => self.count,
             // The user has not agreed to more.
-            (Step::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
+            (CrystalStep::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
             _ => u64::MAX,
         };
         // Each pass has its own stream, so that a resumed round repeats the same operations.
@@ -304,15 +304,15 @@ fn written_at_most(time: Nanos) -> u64 {
     (time.as_secs_f64() * ASSUMED_RATE.as_f64()) as u64
 }
 
-fn steps(settings: &Settings) -> Vec<Step> {
+fn steps(settings: &CrystalSettings) -> Vec<CrystalStep> {
     let mut steps = Vec::new();
     if settings.prepare {
-        steps.push(Step::Prepare);
+        steps.push(CrystalStep::Prepare);
     }
     let first = u32::from(!settings.profile.warms_up());
     let mut passes = |test: &Test, write: bool| {
         if if write { settings.writes } else { settings.reads } {
-            steps.extend((first..=settings.passes).map(|number| Step::Pass { test: *test, write, number }));
+            steps.extend((first..=settings.passes).map(|number| CrystalStep::Pass { test: *test, write, number }));
         }
     };
     let tests = settings.profile.tests();
@@ -326,11 +326,11 @@ fn steps(settings: &Settings) -> Vec<Step> {
 
 impl BlockWorkload for Crystal {
     /// Timed passes are assumed to write at [`ASSUMED_RATE`].
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
         let round = prepared.saturating_add(self.passes_written());
         let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.position.written).0);
-        Plan { written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))), space: self.settings.size, ops: None }
+        WorkloadPlan { written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))), space: self.settings.size, ops: None }
     }
 
     fn next_phase(&mut self) -> Option<BlockPhase> {
@@ -343,14 +343,14 @@ impl BlockWorkload for Crystal {
         self.begin(step);
         self.next_step += 1;
         Some(match step {
-            Step::Prepare => BlockPhase {
+            CrystalStep::Prepare => BlockPhase {
                 name: PREPARE.to_string(),
                 queue_depth: PREPARE_DEPTH,
                 limit: Limit::Stream,
                 record: false,
                 idle_before: Nanos::ZERO,
             },
-            Step::Pass { test, write, number } => BlockPhase {
+            CrystalStep::Pass { test, write, number } => BlockPhase {
                 name: test.phase(write),
                 queue_depth: test.depth(),
                 limit: self.settings.pass,
@@ -385,8 +385,8 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn settings(profile: Profile) -> Settings {
-        Settings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..Settings::default() }
+    fn settings(profile: Profile) -> CrystalSettings {
+        CrystalSettings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..CrystalSettings::default() }
     }
 
     fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn cdm3_pairs_tests_and_cdm8_reads_first() {
         let names = |profile| {
-            let mut workload = Crystal::new(Settings { passes: 1, ..settings(profile) }, 1, Position::default()).unwrap();
+            let mut workload = Crystal::new(CrystalSettings { passes: 1, ..settings(profile) }, 1, Position::default()).unwrap();
             let phases = phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
             phases.filter(|(name, ..)| name != PREPARE).collect::<Vec<_>>()
         };
@@ -458,7 +458,7 @@ mod tests {
     fn rounds_continue_until_enough_is_written() {
         // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
-        let limited = Settings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
+        let limited = CrystalSettings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
         let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();
         let all = phases(&mut workload);
         assert_eq!(workload.position(), Position { rounds: 3, written: Bytes(3 * round) });
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn resumed_series_equals_an_uninterrupted_one() {
-        let limited = Settings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
+        let limited = CrystalSettings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
         let mut whole = Crystal::new(limited.clone(), 7, Position::default()).unwrap();
         let all = phases(&mut whole);
         let of_a_round = all.len() / whole.position().rounds as usize;
@@ -484,26 +484,26 @@ mod tests {
 
     #[test]
     fn plan_states_or_estimates_bytes_written() {
-        let plan = |s: Settings| Crystal::new(s, 1, Position::default()).unwrap().plan().written.0;
+        let plan = |s: CrystalSettings| Crystal::new(s, 1, Position::default()).unwrap().plan().written.0;
         let bytes = settings(Profile::Cdm3);
         assert_eq!(plan(bytes.clone()), (64 << 20) + 4 * 2 * (8 << 20));
-        assert_eq!(plan(Settings { writes: false, ..bytes.clone() }), 64 << 20);
-        assert_eq!(plan(Settings { writes: false, prepare: false, ..bytes.clone() }), 0);
-        let timed = Settings { pass: Limit::Time(Nanos::from_secs(3)), ..bytes.clone() };
+        assert_eq!(plan(CrystalSettings { writes: false, ..bytes.clone() }), 64 << 20);
+        assert_eq!(plan(CrystalSettings { writes: false, prepare: false, ..bytes.clone() }), 0);
+        let timed = CrystalSettings { pass: Limit::Time(Nanos::from_secs(3)), ..bytes.clone() };
         assert_eq!(plan(timed), (64 << 20) + 4 * 2 * 3_000_000_000);
-        assert!(plan(Settings { until_written: Some(Bytes(1 << 40)), ..bytes }) > 1 << 40);
+        assert!(plan(CrystalSettings { until_written: Some(Bytes(1 << 40)), ..bytes }) > 1 << 40);
     }
 
     #[test]
     fn invalid_settings_are_refused() {
         let base = settings(Profile::Cdm3);
         for bad in [
-            Settings { passes: 0, ..base.clone() },
-            Settings { size: Bytes(1 << 20), ..base.clone() },
-            Settings { reads: false, writes: false, ..base.clone() },
-            Settings { writes: false, until_written: Some(Bytes(1)), ..base.clone() },
-            Settings { pass: Limit::Time(Nanos::ZERO), ..base.clone() },
-            Settings { pass: Limit::Stream, ..base.clone() },
+            CrystalSettings { passes: 0, ..base.clone() },
+            CrystalSettings { size: Bytes(1 << 20), ..base.clone() },
+            CrystalSettings { reads: false, writes: false, ..base.clone() },
+            CrystalSettings { writes: false, until_written: Some(Bytes(1)), ..base.clone() },
+            CrystalSettings { pass: Limit::Time(Nanos::ZERO), ..base.clone() },
+            CrystalSettings { pass: Limit::Stream, ..base.clone() },
         ] {
             assert!(Crystal::new(bad.clone(), 1, Position::default()).is_err(), "{bad:?}");
         }
@@ -514,7 +514,7 @@ mod tests {
         fn operations_stay_in_the_file_and_are_aligned(
             profile in prop::sample::select(Profile::ALL), size in (16_u64 << 20)..(80 << 20), seed in any::<u64>(),
         ) {
-            let settings = Settings { size: Bytes(size), passes: 1, pass: Limit::Bytes(Bytes(2 << 20)), ..settings(profile) };
+            let settings = CrystalSettings { size: Bytes(size), passes: 1, pass: Limit::Bytes(Bytes(2 << 20)), ..settings(profile) };
             let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
             let (depth, _) = workload.in_flight_max();
             for (phase, ops) in phases(&mut workload) {
@@ -528,7 +528,7 @@ mod tests {
 
         #[test]
         fn random_positions_reach_the_whole_file(seed in any::<u64>()) {
-            let settings = Settings { size: SIZE_MIN, passes: 1, pass: Limit::Ops(1), ..settings(Profile::Cdm3) };
+            let settings = CrystalSettings { size: SIZE_MIN, passes: 1, pass: Limit::Ops(1), ..settings(Profile::Cdm3) };
             let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
             while workload.next_phase().is_some_and(|p| p.name != "rnd4k-q32.read") {}
             let mut quarters = vec![0; 4];

@@ -14,7 +14,7 @@ mod files;
 mod response;
 mod tables;
 
-pub use figures::{Requested, metrics, point};
+pub use figures::{RequestedLoad, metrics, point};
 pub use response::{Point, overall_response_time};
 pub use tables::{FILE_SIZES, MIX, READ_SIZES, SizeClass, WRITE_SIZES, mean_size};
 
@@ -40,7 +40,7 @@ const DRAWS_MAX: u32 = 64;
 
 /// Settings of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NfsSettings {
     /// File names per stream; at least 1.
     pub files: u32,
     /// Class of written data.
@@ -83,7 +83,7 @@ pub struct NfsStream {
 impl NfsStream {
     /// Creates stream `index`.
     #[must_use]
-    pub fn new(settings: &Settings, index: u32) -> Self {
+    pub fn new(settings: &NfsSettings, index: u32) -> Self {
         let mut rng = Stream::new(settings.seed, &format!("nfs-{index}"));
         let files = FileSet::new(format!("s{index:03}"), settings.files.max(1), &mut rng);
         Self { files, data: settings.data, rng, deck: Vec::new(), path: String::new() }
@@ -204,8 +204,8 @@ mod tests {
     use alloc::string::ToString;
     use proptest::prelude::*;
 
-    fn settings(files: u32, seed: u64) -> Settings {
-        Settings { files, data: DataClass::Random, seed }
+    fn settings(files: u32, seed: u64) -> NfsSettings {
+        NfsSettings { files, data: DataClass::Random, seed }
     }
 
     /// Files of a stream as on a filesystem.

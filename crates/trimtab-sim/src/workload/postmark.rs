@@ -13,7 +13,7 @@ mod tries;
 pub use figures::metrics;
 pub use stream::{Leftover, Postmark, phase};
 pub use text::text_prefix;
-pub use tries::Tries;
+pub use tries::RepeatedPostmark;
 
 use crate::run::Field;
 use alloc::format;
@@ -29,7 +29,7 @@ pub const SETTING_MAX: u32 = i32::MAX as u32;
 
 /// PostMark settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PostmarkSettings {
     /// Minimum size of a new file in bytes.
     pub size_low: u32,
     /// New files are below this size (or equal if it equals `size_low`); appends stop at it.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub interval: Option<Nanos>,
 }
 
-impl Default for Settings {
+impl Default for PostmarkSettings {
     fn default() -> Self {
         Self {
             size_low: 500,
@@ -80,7 +80,7 @@ impl Default for Settings {
 
 /// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum PostmarkSettingsError {
     /// A setting is outside its range.
     #[error("{setting} must be {least} to {most}, not {value}")]
     Range {
@@ -106,7 +106,7 @@ pub enum SettingsError {
     Memory(Bytes),
 }
 
-impl Settings {
+impl PostmarkSettings {
     /// Settings of the published Mac OS X results: 10,000 files of 500 bytes to 100 kB, 20,000
     /// transactions, 4 KiB blocks, unbuffered.
     #[must_use]
@@ -124,10 +124,10 @@ impl Settings {
     }
 
     /// Validates the settings.
-    pub fn check(&self) -> Result<(), SettingsError> {
+    pub fn check(&self) -> Result<(), PostmarkSettingsError> {
         let range = |setting, value: u64, least: u32, most: u32| {
             let within = (u64::from(least)..=u64::from(most)).contains(&value);
-            if within { Ok(()) } else { Err(SettingsError::Range { setting, value, least, most }) }
+            if within { Ok(()) } else { Err(PostmarkSettingsError::Range { setting, value, least, most }) }
         };
         for (setting, value) in [
             ("the low size bound", self.size_low),
@@ -154,7 +154,7 @@ impl Settings {
             range("locations times subdirectories", places, 0, SETTING_MAX)?;
         }
         if self.size_low > self.size_high {
-            return Err(SettingsError::Sizes { low: self.size_low, high: self.size_high });
+            return Err(PostmarkSettingsError::Sizes { low: self.size_low, high: self.size_high });
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Settings {
     /// Maximum memory of a run: the table of files, twice during planning, and the text.
     #[must_use]
     pub const fn memory(&self) -> Bytes {
-        Bytes(4 * self.number as u64 * size_of::<table::Slot>() as u64 + self.size_high as u64)
+        Bytes(4 * self.number as u64 * size_of::<table::FileSlot>() as u64 + self.size_high as u64)
     }
 
     /// Settings of independent stream `index`: 0 has this seed, others derive theirs.
@@ -206,7 +206,7 @@ impl Settings {
 ///
 /// An operation counts from the moment it is handed out, so one that fails counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct PostmarkCounts {
     /// Files created.
     pub created: u32,
     /// Files created before the transactions.
@@ -239,7 +239,7 @@ pub struct Counts {
     pub draws: u64,
 }
 
-impl Counts {
+impl PostmarkCounts {
     /// Files created by transactions.
     #[must_use]
     pub const fn created_mixed(&self) -> u32 {

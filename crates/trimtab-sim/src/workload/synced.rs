@@ -1,6 +1,6 @@
 //! Adds a sync before and after a workload that does not sync itself.
 
-use super::{FileStep, FileWorkload, Plan};
+use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::FileOp;
 
 /// Initial sync, so that earlier dirty data is not charged to the workload.
@@ -10,13 +10,13 @@ pub const SYNC: &str = "sync";
 
 /// The steps of `inner` between two phases of one sync each.
 #[derive(Clone, Debug)]
-pub struct Synced<W> {
+pub struct SyncedWorkload<W> {
     inner: W,
-    state: State,
+    state: SyncStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SyncStage {
     Settle,
     SettleSync,
     Inner,
@@ -24,10 +24,10 @@ enum State {
     End,
 }
 
-impl<W> Synced<W> {
+impl<W> SyncedWorkload<W> {
     /// Wraps `inner`.
     pub const fn new(inner: W) -> Self {
-        Self { inner, state: State::Settle }
+        Self { inner, state: SyncStage::Settle }
     }
 
     /// The wrapped workload.
@@ -36,22 +36,22 @@ impl<W> Synced<W> {
     }
 }
 
-impl<W: FileWorkload> FileWorkload for Synced<W> {
-    fn plan(&self) -> Plan {
+impl<W: FileWorkload> FileWorkload for SyncedWorkload<W> {
+    fn plan(&self) -> WorkloadPlan {
         let plan = self.inner.plan();
-        Plan { ops: plan.ops.map(|ops| ops + 2), ..plan }
+        WorkloadPlan { ops: plan.ops.map(|ops| ops + 2), ..plan }
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         let (step, next) = match self.state {
-            State::Settle => (FileStep::Phase(SETTLE), State::SettleSync),
-            State::SettleSync => (FileStep::Op(FileOp::Sync), State::Inner),
-            State::Inner => match self.inner.next_step() {
+            SyncStage::Settle => (FileStep::Phase(SETTLE), SyncStage::SettleSync),
+            SyncStage::SettleSync => (FileStep::Op(FileOp::Sync), SyncStage::Inner),
+            SyncStage::Inner => match self.inner.next_step() {
                 Some(step) => return Some(step),
-                None => (FileStep::Phase(SYNC), State::Sync),
+                None => (FileStep::Phase(SYNC), SyncStage::Sync),
             },
-            State::Sync => (FileStep::Op(FileOp::Sync), State::End),
-            State::End => return None,
+            SyncStage::Sync => (FileStep::Op(FileOp::Sync), SyncStage::End),
+            SyncStage::End => return None,
         };
         self.state = next;
         Some(step)
@@ -61,13 +61,13 @@ impl<W: FileWorkload> FileWorkload for Synced<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::postmark::{Postmark, Settings};
+    use crate::workload::postmark::{Postmark, PostmarkSettings};
     use alloc::string::String;
     use alloc::vec::Vec;
 
     #[test]
     fn synced_keeps_the_workload_unchanged() {
-        let settings = Settings { number: 20, transactions: 30, ..Settings::default() };
+        let settings = PostmarkSettings { number: 20, transactions: 30, ..PostmarkSettings::default() };
         let postmark = Postmark::new(&settings).unwrap();
         let text = |workload: &mut dyn FileWorkload| -> Vec<String> {
             core::iter::from_fn(|| {
@@ -78,7 +78,7 @@ mod tests {
             })
             .collect()
         };
-        let mut synced = Synced::new(postmark.clone());
+        let mut synced = SyncedWorkload::new(postmark.clone());
         let ops = synced.plan().ops.unwrap();
         let got = text(&mut synced);
         let mut inner = postmark;

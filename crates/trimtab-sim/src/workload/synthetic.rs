@@ -1,6 +1,6 @@
 //! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and kinds.
 
-use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
@@ -42,7 +42,7 @@ pub struct Mix {
 
 /// Address distribution of trims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TrimsOf {
+pub enum TrimPattern {
     /// All addresses by the pattern, in use or not. With a share q of trims among trims and
     /// writes of one size at uniform addresses, 1 - q of the space is in use on average, as the
     /// last operation at an address decides.
@@ -55,7 +55,7 @@ pub enum TrimsOf {
 
 /// Settings of a synthetic workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct SyntheticSettings {
     /// Distribution of addresses.
     pub pattern: Pattern,
     /// Mix of operations.
@@ -74,16 +74,16 @@ pub struct Settings {
     pub limit: Limit,
 }
 
-impl Settings {
+impl SyntheticSettings {
     /// Checks the settings.
     ///
     /// # Errors
     /// As [`Synthetic::new`], or [`TrimsOf::InUse`] with at least as many trims as writes.
-    pub fn check(&self, trims_of: TrimsOf) -> Result<(), SettingsError> {
+    pub fn check(&self, trims_of: TrimPattern) -> Result<(), SyntheticSettingsError> {
         check(self)?;
         let Mix { read_percent, trim_percent } = self.mix;
-        if trims_of == TrimsOf::InUse && u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
-            return Err(SettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
+        if trims_of == TrimPattern::InUse && u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
+            return Err(SyntheticSettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
         }
         Ok(())
     }
@@ -92,12 +92,12 @@ impl Settings {
 /// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SettingsError(String);
+pub struct SyntheticSettingsError(String);
 
 /// A workload with given [`Settings`].
 #[derive(Clone, Debug)]
 pub struct Synthetic {
-    settings: Settings,
+    settings: SyntheticSettings,
     /// Alignment of every offset: the smallest size.
     grain: u64,
     /// Number of aligned positions.
@@ -106,7 +106,7 @@ pub struct Synthetic {
     next_place: u64,
     zipf: Option<Zipf>,
     spread: Spread,
-    in_use: Option<InUse>,
+    in_use: Option<UsedPositions>,
     kinds: Stream,
     sizes: Stream,
     addresses: Stream,
@@ -119,7 +119,7 @@ impl Synthetic {
     ///
     /// # Errors
     /// No size, a size of 0 or above the span, shares over 100 %, an exponent out of range.
-    pub fn new(settings: Settings, seed: u64) -> Result<Self, SettingsError> {
+    pub fn new(settings: SyntheticSettings, seed: u64) -> Result<Self, SyntheticSettingsError> {
         let grain = check(&settings)?;
         let places = settings.span / grain;
         let zipf = match settings.pattern {
@@ -147,10 +147,10 @@ impl Synthetic {
     ///
     /// # Errors
     /// At least as many trims as writes: nothing would stay in use.
-    pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SettingsError> {
-        self.settings.check(TrimsOf::InUse)?;
+    pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SyntheticSettingsError> {
+        self.settings.check(TrimPattern::InUse)?;
         let first = in_use.min(self.settings.span) / self.grain;
-        self.in_use = (self.settings.mix.trim_percent > 0).then(|| InUse::new(self.places, first, self.seed));
+        self.in_use = (self.settings.mix.trim_percent > 0).then(|| UsedPositions::new(self.places, first, self.seed));
         Ok(self)
     }
 
@@ -194,7 +194,7 @@ impl Synthetic {
 }
 
 /// Validates settings; returns the smallest size.
-fn check(settings: &Settings) -> Result<u64, SettingsError> {
+fn check(settings: &SyntheticSettings) -> Result<u64, SyntheticSettingsError> {
     let sizes = || settings.sizes.iter().map(|(size, _)| u64::from(*size));
     let smallest = sizes().min().unwrap_or(0);
     let shares = u32::from(settings.mix.read_percent) + u32::from(settings.mix.trim_percent);
@@ -215,11 +215,11 @@ fn check(settings: &Settings) -> Result<u64, SettingsError> {
             _ => return Ok(smallest),
         }
     };
-    Err(SettingsError(problem.to_string()))
+    Err(SyntheticSettingsError(problem.to_string()))
 }
 
 impl BlockWorkload for Synthetic {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         let write_share = u64::from(100 - self.settings.mix.read_percent - self.settings.mix.trim_percent);
         let (written, ops) = match self.settings.limit {
             Limit::Bytes(bytes) => (Bytes((u128::from(bytes.0) * u128::from(write_share) / 100) as u64), None),
@@ -229,7 +229,7 @@ impl BlockWorkload for Synthetic {
             }
             Limit::Time(_) | Limit::Stream => (Bytes::MAX, None),
         };
-        Plan { written, space: Bytes(self.settings.span), ops }
+        WorkloadPlan { written, space: Bytes(self.settings.span), ops }
     }
 
     fn next_phase(&mut self) -> Option<BlockPhase> {
@@ -287,14 +287,14 @@ impl BlockWorkload for Synthetic {
 
 /// Positions in use as a bitmap, with random selection.
 #[derive(Clone, Debug)]
-struct InUse {
+struct UsedPositions {
     bits: Vec<u64>,
     places: u64,
     used: u64,
     draws: Stream,
 }
 
-impl InUse {
+impl UsedPositions {
     fn new(places: u64, first: u64, seed: u64) -> Self {
         let words = places.div_ceil(64) as usize;
         let mut in_use = Self { bits: alloc::vec![0; words], places, used: 0, draws: Stream::new(seed, "synthetic.trims") };
@@ -456,8 +456,8 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn settings(pattern: Pattern) -> Settings {
-        Settings {
+    fn settings(pattern: Pattern) -> SyntheticSettings {
+        SyntheticSettings {
             pattern,
             mix: Mix::default(),
             sizes: vec![(4096, 1)],
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_refused() {
-        let refused = |change: fn(&mut Settings)| {
+        let refused = |change: fn(&mut SyntheticSettings)| {
             let mut bad = settings(Pattern::Uniform);
             change(&mut bad);
             assert!(Synthetic::new(bad, 1).is_err());
@@ -567,10 +567,10 @@ mod tests {
     }
 
     /// Mean share of positions in use over the second half of many requests.
-    fn share_in_use(trims_of: TrimsOf, trim_percent: u8) -> f64 {
+    fn share_in_use(trims_of: TrimPattern, trim_percent: u8) -> f64 {
         let mix = Mix { read_percent: 0, trim_percent };
-        let mut workload = Synthetic::new(Settings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
-        if trims_of == TrimsOf::InUse {
+        let mut workload = Synthetic::new(SyntheticSettings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
+        if trims_of == TrimPattern::InUse {
             workload = workload.trimming_in_use(4096 * 1000).unwrap();
         }
         let mut used = vec![true; 1000];
@@ -580,7 +580,7 @@ mod tests {
                 Command::Write(Extent { offset, .. }, _) => used[(offset / 4096) as usize] = true,
                 Command::Trim(Ranges::One(Extent { offset, .. })) => {
                     let place = &mut used[(offset / 4096) as usize];
-                    assert!(*place || trims_of == TrimsOf::All, "a trim of a position not in use");
+                    assert!(*place || trims_of == TrimPattern::All, "a trim of a position not in use");
                     *place = false;
                 }
                 other => panic!("{other:?} is unexpected"),
@@ -598,7 +598,7 @@ mod tests {
     fn share_in_use_matches_theory_for_both_trim_mixes() {
         for percent in [10, 30, 45] {
             let q = f64::from(percent) / 100.0;
-            let (all, in_use) = (share_in_use(TrimsOf::All, percent), share_in_use(TrimsOf::InUse, percent));
+            let (all, in_use) = (share_in_use(TrimPattern::All, percent), share_in_use(TrimPattern::InUse, percent));
             assert!((all - (1.0 - q)).abs() < 0.006, "{percent}: {all}");
             assert!((in_use - (1.0 - 2.0 * q) / (1.0 - q)).abs() < 0.012, "{percent}: {in_use}");
         }
@@ -644,7 +644,7 @@ mod tests {
                 2 => Pattern::HotCold { space: 0.2, ops: 0.8 },
                 _ => Pattern::Zipf { theta: 1.2 },
             };
-            let settings = Settings {
+            let settings = SyntheticSettings {
                 pattern, mix: Mix { read_percent: read, trim_percent: trim },
                 sizes: vec![(4096, 3), (16384, 1), (65536, 1)], data: DataClass::Zero,
                 offset: offset * 4096, span: span * 4096, queue_depth: 4, limit: Limit::Stream,

@@ -5,10 +5,10 @@
 mod list;
 mod shape;
 
-pub use self::list::{Entry, EntryKind, TreeBuilder, TreeError, TreeList};
+pub use self::list::{TreeEntry, EntryKind, TreeBuilder, TreeError, TreeList};
 pub use self::shape::{DEFAULT_FILES, DEFAULT_SIZE};
 
-use super::{FileStep, FileWorkload, Plan};
+use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
@@ -34,11 +34,11 @@ pub struct Tree {
     list: Arc<TreeList>,
     tries: u32,
     done: u32,
-    part: Part,
+    part: TreeStage,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum TreeStage {
     Settle,
     SettleSync,
     Unpack,
@@ -54,7 +54,7 @@ impl Tree {
     /// Unpacks and deletes `list` `tries` times.
     #[must_use]
     pub fn new(list: Arc<TreeList>, tries: u32) -> Self {
-        Self { list, tries, done: 0, part: Part::Settle }
+        Self { list, tries, done: 0, part: TreeStage::Settle }
     }
 
     /// The tree.
@@ -65,31 +65,31 @@ impl Tree {
 }
 
 impl FileWorkload for Tree {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         let tries = u64::from(self.tries);
         let written = Bytes(self.list.size().0.saturating_mul(tries));
         // A file occupies whole blocks, a directory at least one.
         let space = Bytes(self.list.size().0.saturating_add(4096 * (self.list.files() + self.list.dirs())));
-        Plan { written, space, ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)) }
+        WorkloadPlan { written, space, ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)) }
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         let entries = self.list.entries().len();
         let (step, next) = match self.part {
-            Part::Settle => (FileStep::Phase(SETTLE), Part::SettleSync),
-            Part::SettleSync => (FileStep::Op(FileOp::Sync), if self.tries == 0 { Part::End } else { Part::Unpack }),
-            Part::Unpack => (FileStep::Phase(UNPACK), Part::Entry(0)),
-            Part::Entry(i) if i < entries => (FileStep::Op(self.list.unpack(i)), Part::Entry(i + 1)),
-            Part::Entry(_) => (FileStep::Phase(UNPACK_SYNC), Part::UnpackSync),
-            Part::UnpackSync => (FileStep::Op(FileOp::Sync), Part::Delete),
-            Part::Delete => (FileStep::Phase(DELETE), Part::Removal(0)),
-            Part::Removal(i) if i < entries => (FileStep::Op(self.list.removal(i)), Part::Removal(i + 1)),
-            Part::Removal(_) => (FileStep::Phase(DELETE_SYNC), Part::DeleteSync),
-            Part::DeleteSync => {
+            TreeStage::Settle => (FileStep::Phase(SETTLE), TreeStage::SettleSync),
+            TreeStage::SettleSync => (FileStep::Op(FileOp::Sync), if self.tries == 0 { TreeStage::End } else { TreeStage::Unpack }),
+            TreeStage::Unpack => (FileStep::Phase(UNPACK), TreeStage::Entry(0)),
+            TreeStage::Entry(i) if i < entries => (FileStep::Op(self.list.unpack(i)), TreeStage::Entry(i + 1)),
+            TreeStage::Entry(_) => (FileStep::Phase(UNPACK_SYNC), TreeStage::UnpackSync),
+            TreeStage::UnpackSync => (FileStep::Op(FileOp::Sync), TreeStage::Delete),
+            TreeStage::Delete => (FileStep::Phase(DELETE), TreeStage::Removal(0)),
+            TreeStage::Removal(i) if i < entries => (FileStep::Op(self.list.removal(i)), TreeStage::Removal(i + 1)),
+            TreeStage::Removal(_) => (FileStep::Phase(DELETE_SYNC), TreeStage::DeleteSync),
+            TreeStage::DeleteSync => {
                 self.done += 1;
-                (FileStep::Op(FileOp::Sync), if self.done == self.tries { Part::End } else { Part::Unpack })
+                (FileStep::Op(FileOp::Sync), if self.done == self.tries { TreeStage::End } else { TreeStage::Unpack })
             }
-            Part::End => return None,
+            TreeStage::End => return None,
         };
         self.part = next;
         Some(step)

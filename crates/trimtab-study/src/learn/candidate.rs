@@ -1,7 +1,7 @@
 //! A candidate: numbers and kind of a drive, at full size or small enough for fast runs.
 
-use super::Reported;
-use super::probes::{AREA_WRITES, Plan};
+use super::ReportedProperties;
+use super::probes::{AREA_WRITES, ProbePlan};
 use trimtab_drive::spec::{
     Compression, DriveSpec, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull,
     SlcSize, Streams, Trim, VictimPolicy, WriteCache,
@@ -75,7 +75,7 @@ pub mod at {
 
 /// The discrete properties of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct DriveKind {
     /// Channels.
     pub channels: u32,
     /// Dies per channel.
@@ -106,7 +106,7 @@ pub struct Kind {
     pub trim_alignment_bytes: u64,
 }
 
-impl Kind {
+impl DriveKind {
     /// Total number of dies.
     #[must_use]
     pub const fn dies(&self) -> u32 {
@@ -133,7 +133,7 @@ impl Kind {
 
 /// Properties that cannot be measured from outside within minutes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hidden {
+pub struct HiddenProperties {
     /// Spare space, (T - U) / U in per mille.
     pub over_provisioning_permille: u32,
     /// Bits per cell. Visible in the number of page types if their read times differ.
@@ -159,11 +159,11 @@ pub struct Hidden {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Discrete properties.
-    pub kind: Kind,
+    pub kind: DriveKind,
     /// Natural logarithms of the numbers.
     pub logs: [f64; NUMBERS],
     /// Sampled properties.
-    pub hidden: Hidden,
+    pub hidden: HiddenProperties,
 }
 
 /// Pages per block of a laboratory drive: divisible by every number of bits per cell.
@@ -195,7 +195,7 @@ impl Candidate {
 
     /// Replaces the properties that small probes cannot identify with `drawn`, except visible ones.
     #[must_use]
-    pub fn hiding(mut self, drawn: Hidden) -> Self {
+    pub fn hiding(mut self, drawn: HiddenProperties) -> Self {
         let bits = self.shown_bits();
         self.hidden = drawn;
         if let Some(bits) = bits {
@@ -216,7 +216,7 @@ impl Candidate {
 
     /// The drive at full size.
     #[must_use]
-    pub fn spec(&self, name: &str, description: &str, reported: &Reported) -> DriveSpec {
+    pub fn spec(&self, name: &str, description: &str, reported: &ReportedProperties) -> DriveSpec {
         let capacity = reported.capacity_bytes;
         let share = |ppm: u32| (u128::from(capacity) * u128::from(ppm) / 1_000_000) as u64;
         let (least, most) = self.hidden.slc_ppm;
@@ -261,7 +261,7 @@ impl Candidate {
 
     /// The smallest drive equivalent under the probes of `plan`. It never collects garbage.
     #[must_use]
-    pub fn laboratory(&self, plan: &Plan) -> DriveSpec {
+    pub fn laboratory(&self, plan: &ProbePlan) -> DriveSpec {
         let capacity = plan.start + 2 * plan.area;
         let slc_bytes = AREA_WRITES * plan.area;
         let geometry = self.geometry(LABORATORY_PAGES);
@@ -270,7 +270,7 @@ impl Candidate {
         let spare = (AREA_WRITES * plan.area) * 1000 / capacity + slc_permille;
         let few = (8 * geometry.superblock_bytes() * 1000 / u128::from(capacity)) as u64;
         let geometry = geometry.with_over_provisioning(capacity, (spare + few + 200) as u32);
-        let reported = Reported { capacity_bytes: capacity, ..plan.reported };
+        let reported = ReportedProperties { capacity_bytes: capacity, ..plan.reported };
         let mut spec = self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes });
         // Superblocks of a large drive stay open for long; data in an open one are not moved.
         if let Medium::Flash(flash) = &mut spec.medium
@@ -298,7 +298,7 @@ impl Candidate {
     fn assemble(
         &self,
         (name, description): (&str, &str),
-        reported: &Reported,
+        reported: &ReportedProperties,
         capacity_bytes: u64,
         geometry: Geometry,
         slc: SlcSize,
@@ -362,7 +362,7 @@ impl Candidate {
         }
     }
 
-    fn trim(&self, reported: &Reported) -> Trim {
+    fn trim(&self, reported: &ReportedProperties) -> Trim {
         let kind = &self.kind;
         let Some(limits) = reported.trim else { return Trim { supported: false, ..Trim::default() } };
         Trim {

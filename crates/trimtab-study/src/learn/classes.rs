@@ -3,8 +3,8 @@
 //! PCIe drives follow the catalogue (drives/measured). The rest is our own estimate, and the
 //! shipped specifications lie within it.
 
-use super::Reported;
-use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
+use super::ReportedProperties;
+use super::candidate::{Candidate, HiddenProperties, DriveKind, NUMBERS, at};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
 
@@ -22,7 +22,7 @@ pub struct Prior {
 
 /// Prior of each number for a drive that reports these properties.
 #[must_use]
-pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
+pub fn priors(reported: &ReportedProperties) -> [Prior; NUMBERS] {
     let pcie = reported.full_duplex;
     let of = |sata: f64, nvme: f64, sigma: f64| Prior { median: if pcie { nvme } else { sata }, sigma };
     let mut all = [Prior { median: 1.0, sigma: 1.0 }; NUMBERS];
@@ -108,7 +108,7 @@ pub fn rarity_of_bits(found: u8, slc: bool) -> f64 {
 
 /// As [`rarity`], for hidden properties.
 #[must_use]
-pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
+pub fn rarity_of_hidden(candidate: &Candidate, reported: &ReportedProperties) -> f64 {
     let hidden = &candidate.hidden;
     let less = |chance: f64| -2.0 * libm::log(chance);
     let victim = VICTIMS.iter().find(|(victim, _)| *victim == hidden.victim).map_or(0.05, |(_, of_ten)| of_ten / 10.0);
@@ -122,12 +122,12 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
 
 /// Samples the properties that small probes cannot identify. `slc` determines the bits per
 /// cell: SLC caches exist for cells of three or more bits.
-pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
+pub fn hidden(random: &mut Stream, reported: &ReportedProperties, slc: bool) -> HiddenProperties {
     let [few, many] = bits(slc);
     let bits = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
     let least = 1000 * random.between(5, 25) as u32;
     let most = if random.chance(0.5) { least } else { least + 1000 * random.between(20, 150) as u32 };
-    Hidden {
+    HiddenProperties {
         over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
         bits_per_cell: bits,
         pages_per_block: PAGES[random.below(PAGES.len() as u64) as usize],
@@ -145,7 +145,7 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     }
 }
 
-struct Chances {
+struct KindProbabilities {
     suspends: f64,
     protected: f64,
     slc: f64,
@@ -155,8 +155,8 @@ struct Chances {
     spread: f64,
 }
 
-const fn chances(pcie: bool) -> Chances {
-    Chances {
+const fn chances(pcie: bool) -> KindProbabilities {
+    KindProbabilities {
         suspends: if pcie { 0.6 } else { 0.3 },
         protected: 0.25,
         slc: 0.5,
@@ -169,7 +169,7 @@ const fn chances(pcie: bool) -> Chances {
 
 /// Penalty for a rare kind: minus twice the logarithm of its share, up to a constant.
 #[must_use]
-pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
+pub fn rarity(kind: &DriveKind, reported: &ReportedProperties) -> f64 {
     let chances = chances(reported.full_duplex);
     let either = |is: bool, chance: f64| -2.0 * libm::log(if is { chance } else { 1.0 - chance });
     let off = |value: u64, low: u64, high: u64| libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0));
@@ -194,7 +194,7 @@ pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
 const SIGMAS_MAX: f64 = 1.8;
 
 /// Samples a drive of the class.
-pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
+pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
     let pcie = reported.full_duplex;
     let chances = chances(pcie);
     let slc = random.chance(chances.slc);
@@ -216,7 +216,7 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
         }
     }
     let unit_bytes = 4096 << [0, 0, 0, 1, 2, 3][random.below(6) as usize];
-    let kind = Kind {
+    let kind = DriveKind {
         channels: 8 >> random.below(2),
         dies_per_channel: 1 << random.between(0, 3),
         planes: 1 << random.between(0, 2),
@@ -245,7 +245,7 @@ mod tests {
     /// 0.56 and 1.38), so bits and program times behind an SLC cache are sampled together.
     #[test]
     fn drawn_native_program_time_matches_bits_per_cell() {
-        let reported = Reported::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
+        let reported = ReportedProperties::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
         let mut random = Stream::new(1, "bits");
         let drawn: Vec<Candidate> = (0..2000).map(|_| draw(&mut random, &reported)).collect();
         let mean = |slc: bool, bits: u8| {

@@ -15,8 +15,8 @@ pub mod whole;
 
 use super::candidate::{Candidate, FIELDS, NUMBERS};
 use super::classes::{self, Prior};
-use super::lab::Lab;
-use super::probes::{self, Findings, Plan};
+use super::lab::ProbeSession;
+use super::probes::{self, Findings, ProbePlan};
 use super::{Observation, Observer};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -43,30 +43,30 @@ const STEP: f64 = 0.04;
 
 /// Runs the probes of a plan on candidates. Implementations may evaluate candidates in
 /// parallel; the results do not depend on the order.
-pub trait Tries: Sync {
+pub trait CandidateEvaluator: Sync {
     /// The figures of each of `candidates` according to `show`; `None` for an impossible drive.
-    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>>;
+    fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>>;
 }
 
 /// Runs the probes on one candidate.
-pub type Show<'a> = dyn Fn(&Candidate) -> Option<Vec<f64>> + Sync + 'a;
+pub type ProbeFunction<'a> = dyn Fn(&Candidate) -> Option<Vec<f64>> + Sync + 'a;
 
 /// Evaluates candidates sequentially.
 #[derive(Clone, Copy, Debug)]
-pub struct OneByOne;
+pub struct SequentialEvaluator;
 
-impl Tries for OneByOne {
-    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+impl CandidateEvaluator for SequentialEvaluator {
+    fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>> {
         candidates.iter().map(show).collect()
     }
 }
 
 /// Logarithms of the probe results of a candidate, in probe order.
 #[must_use]
-pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     probes::there_already(&mut lab, plan).ok()?;
     let found = probes::run(&mut lab, plan, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
@@ -79,7 +79,7 @@ pub const OF_THE_RIGHT_KIND: f64 = 0.3;
 
 /// Result of a fit.
 #[derive(Clone, Debug)]
-pub struct Fitted {
+pub struct FitResult {
     /// The drive that explains the figures best.
     pub best: Candidate,
     /// Other drives that explain the figures, repeated with other hidden properties if few do.
@@ -104,10 +104,10 @@ pub struct Fitted {
     /// program suspension), however well it explains the figures.
     pub families: Vec<Candidate>,
     /// Result of the probes of the whole drive, if they ran.
-    pub whole: Option<whole::Whole>,
+    pub whole: Option<whole::WholeDriveFit>,
 }
 
-impl Fitted {
+impl FitResult {
     /// True if the best drive explains the figures.
     #[must_use]
     pub fn is_explained(&self) -> bool {
@@ -136,13 +136,13 @@ struct Point {
 }
 
 struct Trials<'a> {
-    tries: &'a dyn Tries,
+    tries: &'a dyn CandidateEvaluator,
     observer: &'a mut dyn Observer,
     tried: u32,
 }
 
 impl Trials<'_> {
-    fn all(&mut self, candidates: &[Candidate], show: &Show<'_>) -> Option<Vec<Option<Vec<f64>>>> {
+    fn all(&mut self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Option<Vec<Option<Vec<f64>>>> {
         if self.observer.stopped() {
             return None;
         }
@@ -183,28 +183,28 @@ fn off_by(found: &Findings, shown: &[f64]) -> f64 {
     all.get(all.len() * 2 / 3).copied().unwrap_or(0.0)
 }
 
-struct Problem<'a> {
-    plan: &'a Plan,
+struct FitProblem<'a> {
+    plan: &'a ProbePlan,
     found: &'a Findings,
     priors: [Prior; NUMBERS],
     trials: Trials<'a>,
-    show: &'a Show<'a>,
+    show: &'a ProbeFunction<'a>,
     /// Factor on the errors of the figures.
     loose: f64,
 }
 
 /// Fits drives to `found`. Returns `None` if stopped, or if no candidate could be tried.
-pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
+pub fn fit(found: &Findings, plan: &ProbePlan, tries: &dyn CandidateEvaluator, observer: &mut dyn Observer) -> Option<FitResult> {
     let trials = Trials { tries, observer, tried: 0 };
     let show = |candidate: &Candidate| shown(candidate, plan);
-    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
+    let mut problem = FitProblem { plan, found, priors: classes::priors(&plan.reported), trials, show: &show, loose: 1.0 };
     let (best, others, families) = problem.best()?;
     problem.finished(best, &others, families)
 }
 
-impl Problem<'_> {
+impl FitProblem<'_> {
     /// Builds the ensemble around the best and other points. `families` are passed through.
-    fn finished(&mut self, best: Point, others: &[Point], families: Vec<Candidate>) -> Option<Fitted> {
+    fn finished(&mut self, best: Point, others: &[Point], families: Vec<Candidate>) -> Option<FitResult> {
         let slopes = self.slopes(&best)?;
         let spread = self.spread(&best.candidate, &slopes)?;
         let (members, explained, rejected) = self.ensemble(&best, others)?;
@@ -212,7 +212,7 @@ impl Problem<'_> {
         let (misfit, odd) = explained_by(self.found, &best.shown);
         let (tried, off) = (self.trials.tried, off_by(self.found, &best.shown));
         let kinds = others.iter().map(|point| point.candidate.clone()).collect();
-        Some(Fitted { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, families, whole: None })
+        Some(FitResult { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, families, whole: None })
     }
 
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {

@@ -2,9 +2,9 @@
 
 pub mod whole;
 
-use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
+use super::candidate::{Candidate, HiddenProperties, DriveKind, NUMBERS, at};
 use super::classes;
-use super::probes::{Findings, Plan, burst, random_writes};
+use super::probes::{Findings, ProbePlan, burst, random_writes};
 use trimtab_drive::rng::Stream;
 
 /// Default unit of TRIM commands, pieces and mapping.
@@ -16,7 +16,7 @@ pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 
 /// A drive that approximately shows the figures; other parameters are class typical.
 #[must_use]
-pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
+pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     let reported = &plan.reported;
     let mut random = Stream::new(plan.seed, "typical");
     let mut logs = classes::priors(reported).map(|prior| libm::log(prior.median));
@@ -25,7 +25,7 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
             logs[number] = libm::log(value);
         }
     };
-    let host = Host::of(found);
+    let host = HostEstimate::of(found);
     set(at::RATE, host.rate);
     set(at::OVERHEAD, host.overhead);
     set(at::LATENCY, host.latency);
@@ -48,7 +48,7 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
         set(number, value.map(|value| value.max(1.0)));
     }
     // The common case: no small probe can identify the map memory, and studies use the best drive.
-    let mut hidden = Hidden { map_ppm: 0, separate_gc: true, ..classes::hidden(&mut random, reported, kind.slc) };
+    let mut hidden = HiddenProperties { map_ppm: 0, separate_gc: true, ..classes::hidden(&mut random, reported, kind.slc) };
     if kind.slc {
         // The common case, which also sets the program times behind the cache.
         hidden.bits_per_cell = classes::bits(true)[0];
@@ -56,7 +56,7 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     Candidate { kind, logs, hidden }
 }
 
-struct Host {
+struct HostEstimate {
     rate: Option<f64>,
     overhead: Option<f64>,
     latency: Option<f64>,
@@ -64,7 +64,7 @@ struct Host {
     lone: Option<f64>,
 }
 
-impl Host {
+impl HostEstimate {
     fn of(found: &Findings) -> Self {
         let small = found.ns("trimmed read 4096 q1");
         let long = found.ns("trimmed read 524288 q1");
@@ -79,12 +79,12 @@ impl Host {
     }
 }
 
-fn write_overhead(found: &Findings, host: &Host) -> Option<f64> {
+fn write_overhead(found: &Findings, host: &HostEstimate) -> Option<f64> {
     let write = found.ns("write 4096 q1")?;
     Some((write - host.latency? - 4096e9 / host.rate?).max(200.0).min(found.ns("random write 4096 q32").unwrap_or(1e6)))
 }
 
-fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
+fn kind(found: &Findings, plan: &ProbePlan, host: &HostEstimate, read: Option<f64>) -> DriveKind {
     let deepest = found.observations.iter().rfind(|one| one.name.starts_with("read 4096 q")).map(|one| one.value_ns);
     let side_by_side = read.zip(deepest).map_or(16.0, |(read, each)| read / each);
     let dies = 1_u32 << libm::round(libm::log2(side_by_side.clamp(1.0, 128.0))) as u32;
@@ -94,7 +94,7 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
     let granularity = found.trim_granularity.unwrap_or(UNIT_DEFAULT);
     let least = found.trim_least.map_or(0, |(_, least)| least);
     let stalled = found.ns("read beside writes").zip(q1).map(|(beside, alone)| beside - alone);
-    Kind {
+    DriveKind {
         channels: dies.clamp(1, 8),
         dies_per_channel: (dies / 8).max(1),
         planes: 2,
@@ -147,7 +147,7 @@ fn queued(found: &Findings) -> Option<bool> {
 }
 
 /// Bytes accepted faster than the flash writes, minus what it wrote at the same time.
-fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
+fn cache(found: &Findings, plan: &ProbePlan) -> Option<f64> {
     let last = found.ns(&burst::last(plan))?;
     let pieces = found.observations.iter().filter(|one| one.probe == "burst");
     let ends = pieces.filter_map(|one| Some((one.name.strip_prefix("burst ")?.parse::<f64>().ok()?, one.value_ns)));
@@ -155,7 +155,7 @@ fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
     Some(fast.0 * (1.0 - fast.1 / last))
 }
 
-fn trim_costs(found: &Findings, plan: &Plan, host: &Host, unit: u64) -> [(usize, Option<f64>); 4] {
+fn trim_costs(found: &Findings, plan: &ProbePlan, host: &HostEstimate, unit: u64) -> [(usize, Option<f64>); 4] {
     let limits = plan.reported.trim;
     let most = limits.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
     let asked = plan.reach.trim_ranges_max.map_or(1, u64::from);

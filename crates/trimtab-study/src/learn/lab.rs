@@ -8,7 +8,7 @@ use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockCompletion, BlockTarget, TargetResult};
 
 /// A block target that also accepts a TRIM of several ranges in one command.
-pub trait Probed: BlockTarget {
+pub trait ProbeTarget: BlockTarget {
     /// Submits a TRIM, as [`BlockTarget::submit`] does.
     ///
     /// # Errors
@@ -16,15 +16,15 @@ pub trait Probed: BlockTarget {
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult;
 }
 
-impl<D: Device> Probed for DriveTarget<D> {
+impl<D: Device> ProbeTarget for DriveTarget<D> {
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult {
         self.start(tag, &Command::trim(ranges))
     }
 }
 
 /// Runs commands on the target.
-pub struct Lab<'a> {
-    target: &'a mut dyn Probed,
+pub struct ProbeSession<'a> {
+    target: &'a mut dyn ProbeTarget,
     done: Vec<BlockCompletion>,
     /// Bytes written so far.
     pub written: u64,
@@ -63,9 +63,9 @@ impl Stream {
     }
 }
 
-impl<'a> Lab<'a> {
+impl<'a> ProbeSession<'a> {
     /// Creates a lab with zero counters.
-    pub fn new(target: &'a mut dyn Probed) -> Self {
+    pub fn new(target: &'a mut dyn ProbeTarget) -> Self {
         Self { target, done: Vec::new(), written: 0, read: 0 }
     }
 

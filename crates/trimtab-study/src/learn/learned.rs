@@ -1,12 +1,12 @@
 //! The result of learning: a drive file that records the source of each figure.
 
 use super::candidate::{Candidate, UNIT_MAX};
-use super::fit::{self, Fitted, OF_THE_RIGHT_KIND, Tries};
-use super::lab::Lab;
-use super::probes::whole::{SIZE, Whole};
-use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
-use super::{Budget, Observation, Observer, Reported, classes, summary};
-use crate::study::small::Small;
+use super::fit::{self, FitResult, OF_THE_RIGHT_KIND, CandidateEvaluator};
+use super::lab::ProbeSession;
+use super::probes::whole::{SIZE, ProbeRegion};
+use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
+use super::{Budget, Observation, Observer, ReportedProperties, classes, summary};
+use crate::study::small::SmallDrive;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -22,7 +22,7 @@ use trimtab_sim::target::drive::DriveTarget;
 
 /// Errors of learning a modelled drive.
 #[derive(Debug, thiserror::Error)]
-pub enum Cannot {
+pub enum LearnError {
     /// The request is invalid.
     #[error(transparent)]
     Asked(#[from] UsageError),
@@ -36,9 +36,9 @@ pub enum Cannot {
 
 /// Measurements and their subject.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct LearnMeasurements {
     /// Plan of the probes.
-    pub plan: Plan,
+    pub plan: ProbePlan,
     /// Findings of the probes.
     pub found: Findings,
     /// Findings of the probes of the whole drive.
@@ -55,7 +55,7 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-impl Measured {
+impl LearnMeasurements {
     /// Probes the modelled drive of `spec`, named `called` by the user. Writes at most
     /// `write_limit` bytes; `None` selects the default.
     ///
@@ -68,8 +68,8 @@ impl Measured {
         write_limit: Option<u64>,
         seed: u64,
         observer: &mut dyn Observer,
-    ) -> Result<Self, Cannot> {
-        let reported = Reported::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
+    ) -> Result<Self, LearnError> {
+        let reported = ReportedProperties::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
         let unit = spec.flash().map_or(0, |flash| flash.ftl.mapping_unit_bytes);
         if unit > UNIT_MAX {
             let (unit, most) = (unit >> 10, UNIT_MAX >> 10);
@@ -77,18 +77,18 @@ impl Measured {
                 .hint("learn a drive with a smaller flash.ftl.mapping_unit_bytes")
                 .into());
         }
-        let limit = write_limit.unwrap_or_else(|| Plan::usual_limit(budget, spec.capacity_bytes));
-        let mut plan = Plan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
+        let limit = write_limit.unwrap_or_else(|| ProbePlan::usual_limit(budget, spec.capacity_bytes));
+        let mut plan = ProbePlan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
         let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
-        probes::there_already(&mut Lab::new(&mut target), &plan)?;
+        probes::there_already(&mut ProbeSession::new(&mut target), &plan)?;
         let found = super::probe(&mut target, &plan, observer)?;
         let (mut whole, mut notes) = (None, Vec::new());
         if budget == Budget::Full {
-            plan.whole = Some(Whole::all(spec.capacity_bytes));
-            let small = Small::of(spec, SIZE).map_err(|problem| UsageError::new(format!("{problem}")))?.spec;
+            plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
+            let small = SmallDrive::of(spec, SIZE).map_err(|problem| UsageError::new(format!("{problem}")))?.spec;
             let mut target = DriveTarget::new(model::build(&small, plan.seed)?, DEPTH_MAX);
             let part = plan.whole.map(|whole| whole.on(small.capacity_bytes));
-            whole = Some(super::probe_whole(&mut target, &Plan { whole: part, ..plan }, observer)?);
+            whole = Some(super::probe_whole(&mut target, &ProbePlan { whole: part, ..plan }, observer)?);
             if small.capacity_bytes < spec.capacity_bytes {
                 let size = Bytes(small.capacity_bytes);
                 notes.push(format!("probes of the whole drive ran on a {size} drive with the same proportions"));
@@ -99,11 +99,11 @@ impl Measured {
 
     /// Fits drives to the measurements: first to the small probes, then to the whole drive.
     /// Returns `None` if stopped, or if no candidate could be tried.
-    pub fn fitted(&self, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
+    pub fn fitted(&self, tries: &dyn CandidateEvaluator, observer: &mut dyn Observer) -> Option<FitResult> {
         let fitted = fit::fit(&self.found, &self.plan, tries, observer)?;
         match &self.whole {
             Some(found) => fit::whole::refine(&fitted, (&self.found, found), &self.plan, tries, observer),
-            None => Some(Fitted { best: classes::programs_as_bits(fitted.best.clone()), ..fitted }),
+            None => Some(FitResult { best: classes::programs_as_bits(fitted.best.clone()), ..fitted }),
         }
     }
 
@@ -120,7 +120,7 @@ impl Measured {
 
     /// The twin of the drive called `name`, learned on `day` (2026-11-22).
     #[must_use]
-    pub fn twin(&self, name: &str, day: &str, fitted: &Fitted) -> Drive {
+    pub fn twin(&self, name: &str, day: &str, fitted: &FitResult) -> Drive {
         let mut twin = format!("twin-of-{name}");
         twin.truncate(IDENTIFIER_MAX);
         let description = format!("Twin of {name}, learned by probes ({} budget)", self.plan.budget.name());
@@ -135,7 +135,7 @@ impl Measured {
         Drive { spec: of(&fitted.best), sources: twin.sources(), alternatives: Vec::new(), twin: Some(twin) }
     }
 
-    fn origin(&self, day: &str, fitted: &Fitted) -> Origin {
+    fn origin(&self, day: &str, fitted: &FitResult) -> Origin {
         let odd = worst(&fitted.odd).into_iter().map(|(one, shown)| {
             let (found, shown) = (time(&one.name, one.value_ns), time(&one.name, *shown));
             format!("{}: measured {found}, twin {shown}; no modelled drive matches both this and the other figures", one.name)
@@ -205,7 +205,7 @@ fn permille(share: f64) -> u64 {
 }
 
 /// Reasons why the ensemble is less certain than it appears.
-fn doubts(fitted: &Fitted) -> Vec<String> {
+fn doubts(fitted: &FitResult) -> Vec<String> {
     let mut doubts = Vec::new();
     if !fitted.is_explained() {
         doubts.push(format!(
@@ -270,12 +270,12 @@ mod tests {
     use trimtab_drive::spec::twin::Known;
     use trimtab_drive::spec::{file, text};
 
-    fn fitted(misfit: f64, explained: u32) -> (Measured, Fitted) {
+    fn fitted(misfit: f64, explained: u32) -> (LearnMeasurements, FitResult) {
         let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
-        let plan = Plan::new(Budget::Small, Reported::of(&spec).unwrap(), 1 << 30, 1).unwrap();
+        let plan = ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), 1 << 30, 1).unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
-        let fitted = Fitted {
+        let fitted = FitResult {
             members,
             best,
             explained,
@@ -292,7 +292,7 @@ mod tests {
         let notes = vec!["it was warm".to_owned()];
         let model = "A b 1".to_owned();
         (
-            Measured {
+            LearnMeasurements {
                 plan,
                 found: Findings::default(),
                 whole: None,
@@ -334,7 +334,7 @@ mod tests {
     fn doubts_name_poorly_explained_ensembles() {
         let doubts = |misfit, explained, off| {
             let (_, fitted) = fitted(misfit, explained);
-            doubts(&Fitted { off, ..fitted })
+            doubts(&FitResult { off, ..fitted })
         };
         assert_eq!(doubts(0.3, 64, 0.5), [""; 0]);
         // A drive with a misfit of 2.15 held 8 % of the figures.
@@ -362,7 +362,7 @@ mod tests {
         let (measured, mut fitted) = fitted(1.0, 64);
         fitted.learned = [1.0; NUMBERS];
         let of = |is_of_a_drive| {
-            let twin = Measured { is_of_a_drive, ..measured.clone() }.twin("x", "2026-11-22", &fitted).twin.unwrap();
+            let twin = LearnMeasurements { is_of_a_drive, ..measured.clone() }.twin("x", "2026-11-22", &fitted).twin.unwrap();
             twin.parameters.iter().filter(|one| one.known == Known::Measured).count()
         };
         assert!(of(true) > 5);
@@ -382,14 +382,14 @@ mod tests {
     fn in_virtual_time_refuses_unlearnable_drives() {
         let learn = |name: &str, limit| {
             let spec = shipped::named(name).unwrap().spec;
-            Measured::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ()).unwrap_err()
+            LearnMeasurements::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ()).unwrap_err()
         };
-        assert!(matches!(learn("laptop-7200rpm", None), Cannot::Asked(why) if why.message().contains("a disk")), "a disk");
-        assert!(matches!(learn("sata-tlc-500gb", Some(1 << 20)), Cannot::Asked(why) if why.advice().is_some()));
+        assert!(matches!(learn("laptop-7200rpm", None), LearnError::Asked(why) if why.message().contains("a disk")), "a disk");
+        assert!(matches!(learn("sata-tlc-500gb", Some(1 << 20)), LearnError::Asked(why) if why.advice().is_some()));
         let mut spec = shipped::named("sata-tlc-500gb").unwrap().spec;
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!() };
         flash.ftl.mapping_unit_bytes = 128 << 10;
-        let said = format!("{}", Measured::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ()).unwrap_err());
+        let said = format!("{}", LearnMeasurements::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ()).unwrap_err());
         assert!(said.starts_with("x has mapping units of 128 KiB; a twin supports at most 64 KiB; "), "{said}");
     }
 }

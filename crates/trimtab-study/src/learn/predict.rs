@@ -5,10 +5,10 @@
 
 pub mod churn;
 
-use super::fit::Fitted;
-use super::lab::{Lab, Stream};
+use super::fit::FitResult;
+use super::lab::{ProbeSession, Stream};
 use super::probes::DEPTH_MAX;
-use crate::study::small::Small;
+use crate::study::small::SmallDrive;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,9 +25,9 @@ use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::volume::{Steered, Volume, VolumeSpec, WRITTEN_STEP};
-use trimtab_sim::workload::postmark::{Postmark, Settings};
-use trimtab_sim::workload::synced::Synced;
+use trimtab_sim::volume::{SteeredVolume, Volume, VolumeSpec, WRITTEN_STEP};
+use trimtab_sim::workload::postmark::{Postmark, PostmarkSettings};
+use trimtab_sim::workload::synced::SyncedWorkload;
 use trimtab_sim::workload::tree::{Tree, TreeList};
 
 /// Capacity of the scaled-down drives.
@@ -39,7 +39,7 @@ const MIXED: usize = 6000;
 
 /// One figure of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
+pub struct WorkloadFigure {
     /// Name of the workload.
     pub workload: &'static str,
     /// Kind of the figure.
@@ -68,8 +68,8 @@ named! {
 
 /// Figures of a drive of `spec` under all workloads. `None` if it cannot be scaled down, or fails.
 #[must_use]
-pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
-    let small = Small::of(spec, SIZE).ok()?.spec;
+pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
+    let small = SmallDrive::of(spec, SIZE).ok()?.spec;
     let mut all = Vec::new();
     blocks(&small, seed, &mut all).ok()?;
     tree(&small, seed, &mut all)?;
@@ -101,7 +101,7 @@ impl Area {
     ///
     /// # Errors
     /// The target fails.
-    pub fn run(&self, lab: &mut Lab<'_>, seed: u64) -> TargetResult<Vec<Figure>> {
+    pub fn run(&self, lab: &mut ProbeSession<'_>, seed: u64) -> TargetResult<Vec<WorkloadFigure>> {
         if self.writes {
             write(lab, 0, self.bytes)?;
         }
@@ -139,11 +139,11 @@ impl Area {
     /// for a real drive. It decides which data move to native cells when that superblock is
     /// closed. Each member therefore starts with a different fill.
     #[must_use]
-    pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<Figure>> {
+    pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<WorkloadFigure>> {
         let small = area_drive(spec)?;
         let before = (open_slc_bytes(&small) * phase(nth)) as u64;
         let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
-        let mut lab = Lab::new(&mut target);
+        let mut lab = ProbeSession::new(&mut target);
         write(&mut lab, self.bytes, self.bytes + before).ok()?;
         write(&mut lab, 0, self.bytes).ok()?;
         self.run(&mut lab, seed).ok()
@@ -181,7 +181,7 @@ fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
             flash.geometry.blocks_per_plane += 1;
         }
     }
-    Some(Small::of(spec, AREA_SIZE).ok()?.spec)
+    Some(SmallDrive::of(spec, AREA_SIZE).ok()?.spec)
 }
 
 /// Maximum number of blocks added per plane if large superblocks leave too few.
@@ -198,17 +198,17 @@ const NINE_OF_TEN: f64 = 1.645;
 
 /// Residual deviation of the best drive of an ensemble, as a standard deviation of logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Unexplained {
+pub struct ResidualDeviation {
     /// From the probes of a small part.
     pub part: f64,
     /// From the probes of the whole drive.
     pub whole: f64,
 }
 
-impl Unexplained {
+impl ResidualDeviation {
     /// Residual deviation of `fitted`.
     #[must_use]
-    pub fn of(fitted: &Fitted) -> Self {
+    pub fn of(fitted: &FitResult) -> Self {
         Self { part: fitted.off, whole: fitted.whole.map_or(fitted.off, |whole| whole.off) }
     }
 
@@ -240,7 +240,7 @@ impl Prediction {
     /// Widens the interval by the residual deviation of the model. The spread of the members only
     /// covers what is unknown about a drive that the model reproduces perfectly.
     #[must_use]
-    pub fn widened(self, unexplained: Unexplained) -> Self {
+    pub fn widened(self, unexplained: ResidualDeviation) -> Self {
         let Self { median, low, high, .. } = self;
         let more = NINE_OF_TEN * if self.collects() { unexplained.whole } else { unexplained.part };
         if low <= 0.0 || more <= 0.0 {
@@ -263,9 +263,9 @@ impl Prediction {
 
 /// Predictions from the figures of the members; empty without members.
 #[must_use]
-pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
+pub fn predictions(shown: &[Vec<WorkloadFigure>]) -> Vec<Prediction> {
     let Some(first) = shown.first() else { return Vec::new() };
-    let one = |(nth, figure): (usize, &Figure)| {
+    let one = |(nth, figure): (usize, &WorkloadFigure)| {
         let mut values: Vec<f64> = shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = interval(&values);
@@ -300,19 +300,19 @@ fn interval(sorted: &[f64]) -> (f64, f64) {
     (least.min(libm::exp(mean - half)), most.max(libm::exp(mean + half)))
 }
 
-fn add(all: &mut Vec<Figure>, workload: &'static str, stream: &Stream) {
+fn add(all: &mut Vec<WorkloadFigure>, workload: &'static str, stream: &Stream) {
     let count = stream.latencies.len().max(1) as f64;
     let mean = stream.latencies.iter().map(|latency| latency.0 as f64).sum::<f64>() / count;
-    all.push(Figure { workload, what: What::Rate, value: count * 1e9 / stream.took.0.max(1) as f64 });
-    all.push(Figure { workload, what: What::Mean, value: mean });
-    all.push(Figure { workload, what: What::P99, value: stream.percentile_ns(99) });
+    all.push(WorkloadFigure { workload, what: What::Rate, value: count * 1e9 / stream.took.0.max(1) as f64 });
+    all.push(WorkloadFigure { workload, what: What::Mean, value: mean });
+    all.push(WorkloadFigure { workload, what: What::P99, value: stream.percentile_ns(99) });
 }
 
 /// Mixed reads and writes at three depths on a half-full drive, and sustained random writes.
-fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
+fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetResult {
     let Ok(drive) = model::build(spec, seed) else { return Ok(()) };
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     let capacity = spec.capacity_bytes / FILL * FILL;
     fill(&mut lab, 0, capacity / 2)?;
     for (depth, name) in [(1, "mixed, 1 in flight"), (4, "mixed, 4 in flight"), (32, "mixed, 32 in flight")] {
@@ -339,7 +339,7 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
 }
 
 /// Sequential TRIMs of many sizes, with one read in flight during each.
-fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
+fn trims(lab: &mut ProbeSession<'_>, capacity: u64, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetResult {
     lab.idle(Nanos::from_secs(60));
     let mut random = Random::new(seed, "trims");
     let commands = (0..TRIMS).map(|nth| {
@@ -359,13 +359,13 @@ fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> 
 const TRIMS: u64 = 400;
 const FILL: u64 = 1 << 20;
 
-fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+fn fill(lab: &mut ProbeSession<'_>, from: u64, to: u64) -> TargetResult {
     write(lab, from, to)?;
     lab.idle(Nanos::from_secs(60));
     Ok(())
 }
 
-fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+fn write(lab: &mut ProbeSession<'_>, from: u64, to: u64) -> TargetResult {
     if to < from + FILL {
         return Ok(());
     }
@@ -375,22 +375,22 @@ fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
     Ok(())
 }
 
-fn volume(spec: &DriveSpec) -> Option<Steered<Box<dyn Model>>> {
+fn volume(spec: &DriveSpec) -> Option<SteeredVolume<Box<dyn Model>>> {
     let drive = model::build(spec, 1).ok()?;
     let volume = Volume::format(drive, VolumeSpec::ext4(), Nanos::ZERO).ok()?;
-    Some(Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP))
+    Some(SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP))
 }
 
-fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
+fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> Option<()> {
     let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
     let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == RunEnd::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete).then(|| all.push(WorkloadFigure { workload: "tree", what: What::Time, value: took }))
 }
 
-fn postmark(spec: &DriveSpec, all: &mut Vec<Figure>) -> Option<()> {
-    let settings = Settings { number: 1000, transactions: 2000, size_high: 60_000, ..Settings::default() };
-    let outcome = files::run(&mut Synced::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());
+fn postmark(spec: &DriveSpec, all: &mut Vec<WorkloadFigure>) -> Option<()> {
+    let settings = PostmarkSettings { number: 1000, transactions: 2000, size_high: 60_000, ..PostmarkSettings::default() };
+    let outcome = files::run(&mut SyncedWorkload::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == RunEnd::Complete).then(|| all.push(Figure { workload: "postmark", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete).then(|| all.push(WorkloadFigure { workload: "postmark", what: What::Time, value: took }))
 }

@@ -15,8 +15,8 @@ pub mod trim_effect;
 pub mod trimmed_reads;
 pub mod whole;
 
-use super::lab::Lab;
-use super::{Budget, Observation, Observer, Reported, TrimLimits};
+use super::lab::ProbeSession;
+use super::{Budget, Observation, Observer, ReportedProperties, TrimLimits};
 use alloc::string::String;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
@@ -24,7 +24,7 @@ use trimtab_drive::rng::Stream as Random;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
-use whole::Whole;
+use whole::ProbeRegion;
 
 /// Smallest area for probes that write.
 pub const AREA_MIN: u64 = 8 << 20;
@@ -45,7 +45,7 @@ const SETTLE: Nanos = Nanos::from_millis(500);
 
 /// Access path between the probes and the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct AccessPath {
     /// Idle time before reads.
     pub rest: Nanos,
     /// Maximum number of ranges per TRIM request; `None` if TRIM is unavailable.
@@ -59,10 +59,10 @@ pub struct Reach {
 /// Error, in powers of e, of a flush that the kernel drops: its time reveals nothing.
 const NOT_SENT: f64 = 10.0;
 
-impl Reach {
+impl AccessPath {
     /// Direct access.
     #[must_use]
-    pub fn bare(reported: &Reported) -> Self {
+    pub fn bare(reported: &ReportedProperties) -> Self {
         Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true, sends_flushes: true }
     }
 
@@ -74,13 +74,13 @@ impl Reach {
 
 /// The exact commands to run, identical for the drive and every candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ProbePlan {
     /// Extent.
     pub budget: Budget,
     /// Properties that the drive reports.
-    pub reported: Reported,
+    pub reported: ReportedProperties,
     /// Access path.
-    pub reach: Reach,
+    pub reach: AccessPath,
     /// Offset of the part of the target that is used.
     pub start: u64,
     /// Size of that part in bytes.
@@ -88,14 +88,14 @@ pub struct Plan {
     /// Seed of the addresses.
     pub seed: u64,
     /// Part used by the probes of the whole drive, with [`Budget::Full`].
-    pub whole: Option<Whole>,
+    pub whole: Option<ProbeRegion>,
 }
 
-impl Plan {
+impl ProbePlan {
     /// The plan for a drive that may receive at most `write_limit` bytes; `None` if that is too
     /// little. Small probes use the first bytes of the target.
     #[must_use]
-    pub fn new(budget: Budget, reported: Reported, write_limit: u64, seed: u64) -> Option<Self> {
+    pub fn new(budget: Budget, reported: ReportedProperties, write_limit: u64, seed: u64) -> Option<Self> {
         let most = match budget {
             Budget::Reads => reported.capacity_bytes / 2,
             Budget::Small | Budget::Full => (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2),
@@ -104,7 +104,7 @@ impl Plan {
             return None;
         }
         let area = 1_u64 << most.min(AREA_MAX).ilog2();
-        Some(Self { budget, reported, reach: Reach::bare(&reported), start: 0, area, seed, whole: None })
+        Some(Self { budget, reported, reach: AccessPath::bare(&reported), start: 0, area, seed, whole: None })
     }
 
     /// Default write limit for a drive of `capacity_bytes`: 1 %, up to 4 GB.
@@ -186,7 +186,7 @@ pub trait Probe {
     ///
     /// # Errors
     /// The target fails.
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult;
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult;
 }
 
 /// All probes in order.
@@ -198,7 +198,7 @@ fn of_areas() -> &'static [&'static dyn Probe] {
     &[
         &burst::Burst,
         &flush::Flush,
-        &reads::JustWritten,
+        &reads::FreshDataProbe,
         &reads::Reads,
         &random_writes::RandomWrites,
         &compression::Compression,
@@ -210,11 +210,11 @@ fn of_areas() -> &'static [&'static dyn Probe] {
 }
 
 fn of_wholes() -> &'static [&'static dyn Probe] {
-    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::Map]
+    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::MapProbe]
 }
 
 /// Small probes of a plan in order. TRIMs come last, so that others find a written area.
-pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
+pub fn of(plan: &ProbePlan) -> impl Iterator<Item = &'static dyn Probe> {
     let all: &[&'static dyn Probe] = match plan.budget {
         Budget::Reads => &[&reads::Reads],
         Budget::Small | Budget::Full => of_areas(),
@@ -224,12 +224,12 @@ pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
 }
 
 /// All probes of a plan, including those of the whole drive.
-pub fn all_of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
+pub fn all_of(plan: &ProbePlan) -> impl Iterator<Item = &'static dyn Probe> {
     of(plan).chain(if plan.whole.is_some() { of_wholes() } else { &[] }.iter().copied())
 }
 
 /// Runs the small probes of the plan. On a modelled drive, call [`there_already`] first.
-pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+pub fn run(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Observer) -> TargetResult<Findings> {
     run_these(of(plan), lab, plan, observer)
 }
 
@@ -237,14 +237,14 @@ pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> Targe
 ///
 /// # Errors
 /// The target fails.
-pub fn run_whole(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+pub fn run_whole(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Observer) -> TargetResult<Findings> {
     run_these(of_wholes().iter().copied(), lab, plan, observer)
 }
 
 fn run_these(
     probes: impl Iterator<Item = &'static dyn Probe>,
-    lab: &mut Lab<'_>,
-    plan: &Plan,
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
     observer: &mut dyn Observer,
 ) -> TargetResult<Findings> {
     let mut found = Findings::default();
@@ -265,7 +265,7 @@ fn run_these(
 ///
 /// # Errors
 /// The target fails.
-pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
+pub fn there_already(lab: &mut ProbeSession<'_>, plan: &ProbePlan) -> TargetResult {
     if plan.budget != Budget::Reads {
         return Ok(());
     }
@@ -281,19 +281,19 @@ fn sequential(extent: Extent, class: DataClass) -> impl Iterator<Item = Command<
 }
 
 /// Random aligned offsets of `len` bytes in `within`.
-struct Places {
+struct RandomOffsets {
     random: Random,
     within: Extent,
     len: u64,
 }
 
-impl Places {
-    fn new(plan: &Plan, purpose: &str, within: Extent, len: u64) -> Self {
+impl RandomOffsets {
+    fn new(plan: &ProbePlan, purpose: &str, within: Extent, len: u64) -> Self {
         Self { random: Random::new(plan.seed, purpose), within, len }
     }
 }
 
-impl Iterator for Places {
+impl Iterator for RandomOffsets {
     type Item = Extent;
 
     fn next(&mut self) -> Option<Extent> {
@@ -302,19 +302,19 @@ impl Iterator for Places {
     }
 }
 
-fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
-    Places::new(plan, purpose, within, len).take(count).map(Command::Read)
+fn reads(plan: &ProbePlan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
+    RandomOffsets::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
 
 /// Reads at random offsets, aligned to small operations within a [`PIECE`]. The layout of
 /// flash rows on a used drive is unknown; fully aligned reads would all touch one row each,
 /// or all touch two.
-fn crossing_reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
+fn crossing_reads(plan: &ProbePlan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
     let small = plan.small();
     let piece = PIECE.min(within.len).max(len);
     let begins = (piece - len) / small + 1;
     let mut random = Random::new(plan.seed, purpose);
-    Places::new(plan, &alloc::format!("pieces of {purpose}"), within, piece).take(count).map(move |place| {
+    RandomOffsets::new(plan, &alloc::format!("pieces of {purpose}"), within, piece).take(count).map(move |place| {
         let offset = place.offset + random.below(begins) * small;
         Command::Read(Extent { offset, len })
     })
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn crossing_reads_start_anywhere_within_a_piece() {
         let trim = None;
-        let reported = Reported { capacity_bytes: 1 << 34, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
-        let plan = Plan::new(Budget::Small, reported, 48 << 20, 1).unwrap();
+        let reported = ReportedProperties { capacity_bytes: 1 << 34, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let plan = ProbePlan::new(Budget::Small, reported, 48 << 20, 1).unwrap();
         let within = plan.part(8, 12);
         let mut begun = [0; 4];
         for command in crossing_reads(&plan, "x", within, 16 << 10, 400) {

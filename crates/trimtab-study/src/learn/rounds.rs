@@ -10,7 +10,7 @@ const UNSTEADY: f64 = 0.14;
 
 /// Combined findings of several rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Together {
+pub struct CombinedFindings {
     /// Medians. The error of each is its own error combined with half the range between rounds.
     pub found: Findings,
     /// Unsteady figures: name, minimum and maximum in nanoseconds.
@@ -21,9 +21,9 @@ pub struct Together {
 
 /// Combines rounds of one plan. Omits figures that a round lacks.
 #[must_use]
-pub fn together(rounds: &[Findings]) -> Together {
-    let Some(first) = rounds.first() else { return Together::default() };
-    let mut all = Together::default();
+pub fn together(rounds: &[Findings]) -> CombinedFindings {
+    let Some(first) = rounds.first() else { return CombinedFindings::default() };
+    let mut all = CombinedFindings::default();
     let mut drifts = Vec::new();
     for one in &first.observations {
         let values: Option<Vec<f64>> = rounds.iter().map(|round| round.ns(&one.name)).collect();
@@ -83,6 +83,6 @@ mod tests {
     fn together_keeps_single_round_and_accepts_none() {
         let one = round(100.0, 4096);
         assert_eq!(together(core::slice::from_ref(&one)).found, one);
-        assert_eq!(together(&[]), Together::default());
+        assert_eq!(together(&[]), CombinedFindings::default());
     }
 }

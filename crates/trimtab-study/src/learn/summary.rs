@@ -4,8 +4,8 @@ use super::Observation;
 use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
 use super::fit::whole::of as size;
-use super::fit::{Fitted, OF_THE_RIGHT_KIND};
-use super::probes::{self, Plan, Probe};
+use super::fit::{FitResult, OF_THE_RIGHT_KIND};
+use super::probes::{self, ProbePlan, Probe};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ const BOUNDED: f64 = 0.3;
 
 /// Every parameter of the best candidate with its interval and source.
 #[must_use]
-pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+pub fn parameters(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let mut all: Vec<Parameter> =
         (0..NUMBERS).filter(|number| fitted.best.kind.has(*number)).map(|number| of_number(fitted, plan, number)).collect();
     if plan.reported.trim.is_none() {
@@ -46,7 +46,7 @@ pub fn bound<'a>(parameters: impl IntoIterator<Item = &'a mut Parameter>) {
     }
 }
 
-fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
+fn of_number(fitted: &FitResult, plan: &ProbePlan, number: usize) -> Parameter {
     let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
     let same = fitted.members.iter().filter(|member| member.kind.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
@@ -74,7 +74,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
 const LEFT_OVER: f64 = 0.1;
 
 /// Kinds that explain the figures nearly as well as the best, if its fit is incomplete.
-fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
+fn nearly_as_good(fitted: &FitResult) -> &[Candidate] {
     if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
 }
 
@@ -92,7 +92,7 @@ fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
 /// True if the figures reveal the flush time. A filesystem that writes a log before a flush
 /// may account for all of it. If the program time that a flush waits for is unknown, only the
 /// sum is visible.
-fn tells_flushes(plan: &Plan, fitted: &Fitted) -> bool {
+fn tells_flushes(plan: &ProbePlan, fitted: &FitResult) -> bool {
     let program = if fitted.best.kind.slc { at::SLC_PROGRAM } else { at::PROGRAM };
     plan.reach.flushes && (fitted.best.kind.protected || fitted.learned[program] >= MEASURED)
 }
@@ -131,7 +131,7 @@ fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
     of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
 }
 
-fn source(known: Known, field: &str, plan: &Plan) -> String {
+fn source(known: Known, field: &str, plan: &ProbePlan) -> String {
     let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(*probe, field)).map(|probe| probe.name()).collect();
     if known != Known::Typical && !names.is_empty() {
         return names.join(", ");
@@ -143,7 +143,7 @@ fn source(known: Known, field: &str, plan: &Plan) -> String {
     }
 }
 
-fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+fn of_kinds(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     type Of = fn(&Candidate) -> u64;
     let kinds: [(&str, Of); 8] = [
         ("flash.geometry.channels", |one| one.kind.channels.into()),
@@ -162,7 +162,7 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
         let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
         let (low, high) =
             of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
-        let (low, high) = hidden(field, &Hides::of(&fitted.best), (low, high));
+        let (low, high) = hidden(field, &MaskingConditions::of(&fitted.best), (low, high));
         let told = !source(Known::Bounded, field, plan).starts_with("the class");
         let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
         let known = if told { known } else { Known::Typical };
@@ -173,7 +173,7 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
 
 /// Conditions that mask other parameters.
 #[derive(Clone, Copy)]
-struct Hides {
+struct MaskingConditions {
     /// Total dies, if the link is too slow to show their distribution over channels.
     dies: Option<u64>,
     /// Alignment of TRIMs, if it explains why shorter ones have no effect.
@@ -183,7 +183,7 @@ struct Hides {
 /// A link up to this many times as fast as all channels masks their number.
 const LINK_HIDES: f64 = 1.1;
 
-impl Hides {
+impl MaskingConditions {
     fn of(best: &Candidate) -> Self {
         let channels = f64::from(best.kind.channels) * best.number(at::CHANNEL);
         let kind = &best.kind;
@@ -195,7 +195,7 @@ impl Hides {
 }
 
 /// The range of a parameter, extended over indistinguishable values.
-fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
+fn hidden(field: &str, hides: &MaskingConditions, (low, high): (u64, u64)) -> (u64, u64) {
     match (field, hides.dies) {
         ("flash.geometry.channels", Some(dies)) => (low, high.max(dies)),
         ("flash.geometry.dies_per_channel", Some(_)) => (1, high),
@@ -205,7 +205,7 @@ fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
 }
 
 /// Range of planes and page size. The size of a row is visible, but not its division.
-fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
+fn of_a_row(field: &str, fitted: &FitResult, sata: bool) -> Option<(u64, u64)> {
     let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
     let (least, most) = (rows().min()?, rows().max()?);
     let page_min = if sata { 4 << 10 } else { 16 << 10 };
@@ -225,7 +225,7 @@ const SPARE: &str = "flash.over_provisioning_permille";
 const MAP: &str = "flash.ftl.mapping_cache_bytes";
 
 /// Parameters of sampled properties, or of the probes of the whole drive if they ran.
-fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+fn of_hidden(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let capacity = u128::from(plan.reported.capacity_bytes);
     let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
     let mut all = alloc::vec![
@@ -250,7 +250,7 @@ fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     all
 }
 
-fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
+fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
     let like = |member: &&Candidate| match field {
         MAP => member.hidden.map_ppm > 0,
         _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
@@ -322,11 +322,11 @@ mod tests {
     /// look the same; TRIMs aligned to 64 KiB.
     #[test]
     fn hidden_range_covers_indistinguishable_values() {
-        let hides = Hides { dies: Some(64), alignment: 65_536 };
+        let hides = MaskingConditions { dies: Some(64), alignment: 65_536 };
         assert_eq!(hidden("flash.geometry.channels", &hides, (4, 4)), (4, 64));
         assert_eq!(hidden("flash.geometry.dies_per_channel", &hides, (16, 16)), (1, 16));
         assert_eq!(hidden("flash.trim.bytes_min", &hides, (0, 0)), (0, 65_536));
-        let shows = Hides { dies: None, alignment: 0 };
+        let shows = MaskingConditions { dies: None, alignment: 0 };
         for field in ["flash.geometry.channels", "flash.geometry.dies_per_channel", "flash.trim.bytes_min"] {
             assert_eq!(hidden(field, &shows, (4, 4)), (4, 4), "{field}");
         }

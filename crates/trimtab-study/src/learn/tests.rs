@@ -1,14 +1,14 @@
 mod recovery;
 
 use super::candidate::{Candidate, at};
-use super::fit::{self, Fitted, OneByOne};
-use super::lab::Lab;
-use super::predict::{self, Figure, Prediction, Unexplained, What};
+use super::fit::{self, FitResult, SequentialEvaluator};
+use super::lab::ProbeSession;
+use super::predict::{self, WorkloadFigure, Prediction, ResidualDeviation, What};
 use super::probes::Probe as _;
-use super::probes::whole::{self, Whole};
-use super::probes::{self, Findings, Plan};
-use super::{Budget, Observer, Reported, invert, summary};
-use crate::study::small::Small;
+use super::probes::whole::{self, ProbeRegion};
+use super::probes::{self, Findings, ProbePlan};
+use super::{Budget, Observer, ReportedProperties, invert, summary};
+use crate::study::small::SmallDrive;
 use alloc::format;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
@@ -43,20 +43,20 @@ fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
     }
 }
 
-fn plan(spec: &DriveSpec, budget: Budget) -> Plan {
-    Plan::new(budget, Reported::of(spec).unwrap(), 96 << 20, 1).unwrap()
+fn plan(spec: &DriveSpec, budget: Budget) -> ProbePlan {
+    ProbePlan::new(budget, ReportedProperties::of(spec).unwrap(), 96 << 20, 1).unwrap()
 }
 
-fn probed(spec: &DriveSpec, plan: &Plan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
+fn probed(spec: &DriveSpec, plan: &ProbePlan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
     let mut target = DriveTarget::new(model::build(spec, 1).unwrap(), probes::DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     probes::there_already(&mut lab, plan).unwrap();
     let found = probes::run(&mut lab, plan, &mut ()).unwrap();
     (found, target)
 }
 
-fn learned(spec: &DriveSpec, plan: &Plan) -> Fitted {
-    fit::fit(&probed(spec, plan).0, plan, &OneByOne, &mut ()).unwrap()
+fn learned(spec: &DriveSpec, plan: &ProbePlan) -> FitResult {
+    fit::fit(&probed(spec, plan).0, plan, &SequentialEvaluator, &mut ()).unwrap()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
 fn probes_respect_write_limit_and_reads_write_nothing() {
     for (budget, limit) in [(Budget::Small, 24 << 20), (Budget::Small, 96 << 20), (Budget::Small, 1 << 30), (Budget::Reads, 0)] {
         let spec = drive(|_| {});
-        let plan = Plan::new(budget, Reported::of(&spec).unwrap(), limit, 1).unwrap();
+        let plan = ProbePlan::new(budget, ReportedProperties::of(&spec).unwrap(), limit, 1).unwrap();
         let (found, target) = probed(&spec, &plan);
         // Uses the drive's own counter. The data of a drive in use are written first.
         let there = if budget == Budget::Reads { plan.area } else { 0 };
@@ -119,9 +119,9 @@ fn probes_respect_write_limit_and_reads_write_nothing() {
         assert_eq!(budget == Budget::Reads, written == 0);
     }
     let spec = drive(|_| {});
-    assert_eq!(Plan::new(Budget::Small, Reported::of(&spec).unwrap(), (24 << 20) - 1, 1), None);
-    assert_eq!(Plan::write_limit(120_000_000_000), 1_200_000_000);
-    assert_eq!(Plan::write_limit(2_000_000_000_000), 4_000_000_000);
+    assert_eq!(ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), (24 << 20) - 1, 1), None);
+    assert_eq!(ProbePlan::write_limit(120_000_000_000), 1_200_000_000);
+    assert_eq!(ProbePlan::write_limit(2_000_000_000_000), 4_000_000_000);
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn fit_recovers_drive_unlike_its_class() {
         assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
     }
     // With a filesystem log before each flush, the log may account for the whole flush time.
-    let logged = Plan { reach: probes::Reach { flushes: false, ..plan.reach }, ..plan };
-    let flush = |plan: &Plan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
+    let logged = ProbePlan { reach: probes::AccessPath { flushes: false, ..plan.reach }, ..plan };
+    let flush = |plan: &ProbePlan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
     assert_eq!((flush(&plan).known, flush(&logged).known, flush(&logged).low), (Known::Measured, Known::Bounded, 0));
     // A repetition gives identical results.
     let again = learned(&spec, &plan);
@@ -210,10 +210,10 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
         flash.geometry.pages_per_block = 24;
         flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
     }
-    let whole = Whole::all(spec.capacity_bytes);
-    let plan = Plan { whole: Some(whole), ..Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
+    let whole = ProbeRegion::all(spec.capacity_bytes);
+    let plan = ProbePlan { whole: Some(whole), ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
-    let found = probes::run_whole(&mut Lab::new(&mut target), &plan, &mut ()).unwrap();
+    let found = probes::run_whole(&mut ProbeSession::new(&mut target), &plan, &mut ()).unwrap();
     assert_eq!(target.drive().written().0, found.written);
     assert!(found.written <= whole.written_max() && found.written > 2 * whole.bytes, "{}", found.written);
     let row = 8.0 * 32_768.0;
@@ -231,11 +231,11 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
 }
 
 /// Findings of the whole-drive probes on a 1 GiB drive with the proportions of `spec`.
-fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
-    let small = Small::of(spec, whole::SIZE).unwrap().spec;
+fn probed_whole(spec: &DriveSpec, plan: &ProbePlan) -> Findings {
+    let small = SmallDrive::of(spec, whole::SIZE).unwrap().spec;
     let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
-    let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
-    probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap()
+    let at_that_size = ProbePlan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
+    probes::run_whole(&mut ProbeSession::new(&mut target), &at_that_size, &mut ()).unwrap()
 }
 
 /// Finds spare space, which small probes cannot identify, on a fully written drive, and
@@ -245,20 +245,20 @@ fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
 #[ignore = "a minute of processor time: make soak"]
 fn full_budget_finds_spare_space_and_kind() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
-    let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
+    let mut plan = ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
-    let before = fit::fit(&part, &plan, &OneByOne, &mut ()).unwrap();
-    plan.whole = Some(Whole::all(spec.capacity_bytes));
+    let before = fit::fit(&part, &plan, &SequentialEvaluator, &mut ()).unwrap();
+    plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
     let found = probed_whole(&spec, &plan);
     let mut mistaken = before.clone();
     mistaken.best.kind.dies_per_channel *= 4;
     mistaken.best.logs[at::PROGRAM] += 2.0 * core::f64::consts::LN_2;
-    let after = fit::whole::refine(&mistaken, (&part, &found), &plan, &OneByOne, &mut ()).unwrap();
+    let after = fit::whole::refine(&mistaken, (&part, &found), &plan, &SequentialEvaluator, &mut ()).unwrap();
     assert_eq!((after.best.kind.dies(), after.best.kind.row_bytes()), (before.best.kind.dies(), before.best.kind.row_bytes()));
     assert!(after.whole.unwrap().misfit < 0.1, "{:?}", after.whole);
     let spare = after.best.hidden.over_provisioning_permille;
     assert!((195..=225).contains(&spare), "{spare}");
-    let of = |fitted: &Fitted| {
+    let of = |fitted: &FitResult| {
         let all = summary::parameters(fitted, &plan);
         all.into_iter().find(|one| one.field == "flash.over_provisioning_permille").unwrap()
     };
@@ -274,14 +274,14 @@ fn whole_drive_reads_wait_for_map_as_calculated() {
     let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
     let flash = spec.flash().unwrap();
     let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
-    let plan = Plan { whole: Some(Whole::all(spec.capacity_bytes)), ..plan(&spec, Budget::Full) };
+    let plan = ProbePlan { whole: Some(ProbeRegion::all(spec.capacity_bytes)), ..plan(&spec, Budget::Full) };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     lab.stream(4, (0..spec.capacity_bytes >> 20).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)))
         .unwrap();
     let mut found = || {
         let mut found = probes::Findings::default();
-        probes::map::Map.run(&mut lab, &plan, &mut found).unwrap();
+        probes::map::MapProbe.run(&mut lab, &plan, &mut found).unwrap();
         found
     };
     let (_, found) = (found(), found());
@@ -312,7 +312,7 @@ fn real_drive_workloads_write_no_more_than_stated() {
     for writes in [false, true] {
         let area = predict::Area { bytes: 16 << 20, writes, rest: trimtab_drive::units::Nanos::from_secs(1) };
         let mut target = DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
-        let shown = area.run(&mut Lab::new(&mut target), 5).unwrap();
+        let shown = area.run(&mut ProbeSession::new(&mut target), 5).unwrap();
         let written = target.drive().written().0;
         assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
@@ -331,7 +331,7 @@ fn area_rounds_give_equal_figures() {
     // Slow pages, so that the link does not limit reads.
     let spec = drive(|flash| flash.nand.read_ns = 300_000);
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     lab.stream(4, (0..32).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random))).unwrap();
     let mut reads = || {
         let shown = area.run(&mut lab, 5).unwrap();
@@ -350,10 +350,10 @@ fn area_rounds_give_equal_figures() {
 fn unsent_flushes_identify_no_times() {
     let spec = drive(|_| {});
     let sent = plan(&spec, Budget::Small);
-    let not_sent = Plan { reach: probes::Reach { sends_flushes: false, ..sent.reach }, ..sent };
-    let sigmas = |plan: &Plan| {
+    let not_sent = ProbePlan { reach: probes::AccessPath { sends_flushes: false, ..sent.reach }, ..sent };
+    let sigmas = |plan: &ProbePlan| {
         let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
-        let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).unwrap();
+        let found = probes::run(&mut ProbeSession::new(&mut target), plan, &mut ()).unwrap();
         found.observations.into_iter().map(|one| (one.name, one.sigma)).collect::<alloc::vec::Vec<_>>()
     };
     for ((name, sigma), (_, not_sent)) in sigmas(&sent).into_iter().zip(sigmas(&not_sent)) {
@@ -373,12 +373,12 @@ fn stopped_fit_returns_none() {
     let spec = drive(|_| {});
     let plan = plan(&spec, Budget::Small);
     let found = probed(&spec, &plan).0;
-    assert!(fit::fit(&found, &plan, &OneByOne, &mut Stopped).is_none());
+    assert!(fit::fit(&found, &plan, &SequentialEvaluator, &mut Stopped).is_none());
 }
 
 #[test]
 fn prediction_interval_excludes_a_twentieth_per_side() {
-    let figure = |value: u32| alloc::vec![Figure { workload: "x", what: What::Rate, value: f64::from(value) }];
+    let figure = |value: u32| alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: f64::from(value) }];
     let shown: alloc::vec::Vec<_> = (0..101).map(|value| figure(value * 37 % 101)).collect();
     let all = predict::predictions(&shown);
     // The 5.1st of 101 on either side.
@@ -427,13 +427,13 @@ fn prediction_interval_of_few_members_exceeds_their_range() {
         let mut draw = || random.log_normal(7.0, 0.3);
         let held = (0..cases).filter(|_| {
             let shown: alloc::vec::Vec<_> =
-                (0..members).map(|_| alloc::vec![Figure { workload: "x", what: What::Rate, value: draw() }]).collect();
+                (0..members).map(|_| alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: draw() }]).collect();
             predict::predictions(&shown)[0].holds(draw(), 0.0)
         });
         let held = held.count() as f64 / f64::from(cases);
         assert!((0.88..=0.92).contains(&held), "{members}: {held}");
     }
-    let same = alloc::vec![alloc::vec![Figure { workload: "x", what: What::Ratio, value: 0.0 }]; 3];
+    let same = alloc::vec![alloc::vec![WorkloadFigure { workload: "x", what: What::Ratio, value: 0.0 }]; 3];
     assert_eq!(predict::predictions(&same)[0].high, 0.0, "zero has no spread");
 }
 
@@ -442,7 +442,7 @@ fn prediction_interval_of_few_members_exceeds_their_range() {
 fn widened_adds_residual_deviation_of_model() {
     let tenth = libm::log(1.1);
     let one = Prediction { workload: "x", what: What::Rate, median: 100.0, low: 100.0 / 1.1, high: 110.0 };
-    let of = |part: f64, whole: f64| Unexplained { part, whole };
+    let of = |part: f64, whole: f64| ResidualDeviation { part, whole };
     assert_eq!(one.widened(of(0.0, 1.0)), one);
     let wide = one.widened(of(tenth / 1.645, 0.0));
     let half = libm::exp(core::f64::consts::SQRT_2 * tenth);

@@ -5,9 +5,9 @@
 //! ([`Small`]). The figures apply to the full drive.
 
 use super::modelled::Setup;
-use super::problem::Problem;
-use super::random_writes::{FILE, RandomWrites, Sustained};
-use super::small::{self, Small};
+use super::problem::StudyError;
+use super::random_writes::{FILE, RandomWrites, SustainedFigures};
+use super::small::{self, SmallDrive};
 use super::used::SESSIONS_PER_DRIVE_WRITE;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -31,7 +31,7 @@ use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
-use trimtab_sim::volume::Steered;
+use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::volume::{Volume, VolumeSpec, WRITTEN_STEP};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
@@ -122,7 +122,7 @@ struct Inspection {
 const STATES: [(&str, &str); 4] =
     [("now_mapped_bytes", "mapped"), ("now_trimmed_bytes", "trimmed"), ("now_stale_bytes", "stale"), ("now_free_bytes", "free")];
 
-type Target = Steered<Box<dyn Model>>;
+type AgeingTarget = SteeredVolume<Box<dyn Model>>;
 
 impl Ageing {
     /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
@@ -135,8 +135,8 @@ impl Ageing {
     ///
     /// # Errors
     /// The drive or its filesystem cannot be created, or fails.
-    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
-        let small = Small::of(&self.setup.drive.spec, self.size)?;
+    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
+        let small = SmallDrive::of(&self.setup.drive.spec, self.size)?;
         let faster = small.faster(policy);
         let mut target = self.target(&small, &faster, watcher)?;
         let settings = self.churn(&target, &small);
@@ -178,7 +178,7 @@ impl Ageing {
         Ok((run, end))
     }
 
-    fn fields(&self, settings: &churn::Settings, small: &Small) -> Vec<Field> {
+    fn fields(&self, settings: &churn::Settings, small: &SmallDrive) -> Vec<Field> {
         let mut fields = settings.fields();
         // The number of sessions ends the run.
         fields.retain(|field| field.key != "written");
@@ -194,18 +194,18 @@ impl Ageing {
         fields
     }
 
-    fn target(&self, small: &Small, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Target, Problem> {
+    fn target(&self, small: &SmallDrive, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<AgeingTarget, StudyError> {
         let drive = watcher.build(&small.spec, self.setup.seed)?;
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
         shrink(&mut volume_spec, small.factor);
         let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
-        let mut target = Steered::new(volume, policy.build(&PolicyState::default()), WRITTEN_STEP);
+        let mut target = SteeredVolume::new(volume, policy.build(&PolicyState::default()), WRITTEN_STEP);
         target.create(FILE, &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class })?;
         target.sync()?;
         Ok(target)
     }
 
-    fn churn(&self, target: &Target, small: &Small) -> churn::Settings {
+    fn churn(&self, target: &AgeingTarget, small: &SmallDrive) -> churn::Settings {
         let volume = target.volume();
         let kept_free = (volume.size().as_f64() * (1.0 - self.fill)) as u64;
         let every = Nanos((SESSION_EVERY.0 as f64 * DAILY / self.daily) as u64);
@@ -233,7 +233,7 @@ struct Months {
     /// When sustained random writes are measured, in eighths of the sessions.
     sustained_at: &'static [u64],
     inspections: Vec<Inspection>,
-    sustained: Vec<Sustained>,
+    sustained: Vec<SustainedFigures>,
     /// Records superblock snapshots: bytes written so far, and the state of each superblock.
     pictured: bool,
     moments: Vec<(u64, Vec<Superblock>)>,
@@ -247,7 +247,7 @@ impl Months {
         Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
-    fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<RunEnd> {
+    fn run(&mut self, workload: &mut Churn, target: &mut AgeingTarget, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<RunEnd> {
         let mut phase = target.now();
         let mut sessions = 0;
         while let Some(step) = workload.next_step() {
@@ -284,7 +284,7 @@ impl Months {
     }
 
     /// Handles the pause after the given session.
-    fn after_session(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
+    fn after_session(&mut self, session: u64, target: &AgeingTarget, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
         if session * 2 > self.sessions {
             self.counted.0 += 1;
             self.counted.1 += u64::from(target.pass_under_way());
@@ -298,7 +298,7 @@ impl Months {
         Ok(())
     }
 
-    fn inspect(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
+    fn inspect(&mut self, target: &AgeingTarget, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
         let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, watcher)?) } else { None };
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
@@ -325,7 +325,7 @@ impl Months {
 
     /// Adds series and figures to a run. Series are over bytes written to the small drive,
     /// converted to bytes of the full-size drive.
-    fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+    fn describe(&self, run: &mut Run, full: &DriveSpec, small: &SmallDrive) {
         let Some(first) = self.inspections.first() else { return };
         let at = |look: &Inspection| ((look.written - first.written) as f64 * small.factor) as u64;
         let series = |name: &str, unit, looks: &[&Inspection], y: Vec<f64>| Series {
@@ -357,7 +357,7 @@ impl Months {
         self.filesystem(run);
     }
 
-    fn rates(&self, run: &mut Run, small: &Small) {
+    fn rates(&self, run: &mut Run, small: &SmallDrive) {
         let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
         let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
         if let Some(first) = bursts.first() {
@@ -368,7 +368,7 @@ impl Months {
         if self.sustained.is_empty() {
             return;
         }
-        let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
+        let of = |part: fn(&SustainedFigures) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
         // Averages the time per write, as write amplification averages the work per write.
         run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
         run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
@@ -400,7 +400,7 @@ impl Months {
         }
     }
 
-    fn wear(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+    fn wear(&self, run: &mut Run, full: &DriveSpec, small: &SmallDrive) {
         let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
         let quarter = last_quarter(&self.inspections);
         let from = &quarter[0];
@@ -447,7 +447,7 @@ fn last_quarter<T>(all: &[T]) -> &[T] {
 }
 
 /// Adds the amount, number and duration of trims, scaled to full size.
-fn trims(run: &mut Run, target: &Target, factor: f64) {
+fn trims(run: &mut Run, target: &AgeingTarget, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
     let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
@@ -471,7 +471,7 @@ mod tests {
             volume: modelled::volume_named("ext4"),
             fill: 0.6,
             fill_class: DataClass::Random,
-            used: crate::study::used::Used::default(),
+            used: crate::study::used::FreeExtentLengths::default(),
             seed: 1,
         }
     }
@@ -524,7 +524,7 @@ mod tests {
                 let free = trimtab_drive::spec::Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
                 flash.trim = free;
                 let run = aged(&setup, 0.9, 1.0, SMALL, policy);
-                let small = Small::of(&setup.drive.spec, Bytes(SMALL)).unwrap();
+                let small = SmallDrive::of(&setup.drive.spec, Bytes(SMALL)).unwrap();
                 let (rate, waf) = (value(&run, RATE_STEADY), value(&run, RATE_STEADY_WAF));
                 let (least, most) = nand_arithmetic(&small.spec, waf);
                 assert!(rate > least * 0.9 && rate < most * 1.1, "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}");

@@ -3,13 +3,13 @@
 
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
-use super::modelled::{self, Beginning, Setup};
+use super::modelled::{self, VolumeFactory, Setup};
 use super::policy;
-use super::problem::Problem;
+use super::problem::StudyError;
 use super::scale::Scale;
-use super::small::Small;
-use super::untried::{Part, Reason, Untried};
-use super::used::Used;
+use super::small::SmallDrive;
+use super::untried::{StudyPart, OmissionReason, OmittedPart};
+use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -42,7 +42,7 @@ const SECTOR_63: Bytes = Bytes(63 * 512);
 
 /// Extent of the ageing and tuning runs.
 #[derive(Debug, Clone)]
-pub struct Extent {
+pub struct StudyExtent {
     /// Number of drive-writes.
     pub drive_writes: f64,
     /// Capacity of the modelled drive, if the real one is larger.
@@ -58,11 +58,11 @@ pub struct Extent {
 /// One modelled run before it is made: exactly the inputs that decide its result. Cells are
 /// independent, so they can run in any order, in parallel and on any machine.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct StudyCell {
     /// The question that it helps to answer.
     pub question: Question,
     /// The workload.
-    pub work: Work,
+    pub work: StudyCellWork,
     /// The trim policy.
     pub policy: PolicySpec,
 }
@@ -82,7 +82,7 @@ pub enum Question {
 
 /// The workload of a cell.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum StudyCellWork {
     /// A job on a filesystem in use, with foreground I/O during it.
     Job {
         /// The drive and the filesystem.
@@ -96,12 +96,12 @@ pub enum Work {
     Months(Box<Ageing>),
 }
 
-impl Cell {
+impl StudyCell {
     /// The drive and the filesystem.
     pub fn setup(&self) -> &Setup {
         match &self.work {
-            Work::Job { setup, .. } => setup,
-            Work::Months(ageing) => &ageing.setup,
+            StudyCellWork::Job { setup, .. } => setup,
+            StudyCellWork::Months(ageing) => &ageing.setup,
         }
     }
 
@@ -109,8 +109,8 @@ impl Cell {
     pub fn memory(&self) -> Bytes {
         let full = &self.setup().drive.spec;
         let tables = match &self.work {
-            Work::Job { .. } => full.table_bytes(),
-            Work::Months(ageing) => Small::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes()),
+            StudyCellWork::Job { .. } => full.table_bytes(),
+            StudyCellWork::Months(ageing) => SmallDrive::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes()),
         };
         Bytes(2 * tables)
     }
@@ -119,8 +119,8 @@ impl Cell {
     pub fn title(&self) -> String {
         let drive = self.setup().label.trim_start_matches("drive:");
         match &self.work {
-            Work::Job { job, .. } => format!("{drive}: {} under {}", job.name(), self.policy.name()),
-            Work::Months(ageing) => {
+            StudyCellWork::Job { job, .. } => format!("{drive}: {} under {}", job.name(), self.policy.name()),
+            StudyCellWork::Months(ageing) => {
                 let what = Field::find(&ageing.notes, CHOICE).map(|choice| format!(", {choice}")).unwrap_or_default();
                 format!("{drive}: {} at {:.0} % full{what}", self.policy.name(), ageing.fill * 100.0)
             }
@@ -128,21 +128,21 @@ impl Cell {
     }
 
     /// The part of a study that is listed as not tested if this cell cannot run.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> StudyPart {
         let policy = self.policy.name().to_owned();
         match self.question {
-            Question::Deleting => Part::Policy { policy },
-            Question::Ageing => Part::Ageing { policy },
-            Question::Tuning => Part::Tuning { policy },
-            Question::Generation => Part::Generation,
+            Question::Deleting => StudyPart::Policy { policy },
+            Question::Ageing => StudyPart::Ageing { policy },
+            Question::Tuning => StudyPart::Tuning { policy },
+            Question::Generation => StudyPart::Generation,
         }
     }
 
     /// Header of the run. Together with [`detail`](Self::detail), it decides the result.
     pub fn header(&self) -> RunHeader {
         match &self.work {
-            Work::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
-            Work::Months(ageing) => {
+            StudyCellWork::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
+            StudyCellWork::Months(ageing) => {
                 let setup = &ageing.setup;
                 let header = RunHeader::new(CHURN, Vec::new(), TargetKind::ModelledVolume, &setup.label, self.policy.name(), setup.seed);
                 RunHeader { policy_settings: self.policy.settings(), ..header }
@@ -153,9 +153,9 @@ impl Cell {
     /// All other inputs of the result as text.
     pub fn detail(&self) -> String {
         match &self.work {
-            Work::Job { setup, brief: false, .. } => format!("{setup:?}"),
-            Work::Job { setup, brief: true, .. } => format!("brief {setup:?}"),
-            Work::Months(ageing) => format!("{ageing:?}"),
+            StudyCellWork::Job { setup, brief: false, .. } => format!("{setup:?}"),
+            StudyCellWork::Job { setup, brief: true, .. } => format!("brief {setup:?}"),
+            StudyCellWork::Months(ageing) => format!("{ageing:?}"),
         }
     }
 
@@ -163,7 +163,7 @@ impl Cell {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created, or fails.
-    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
+    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
         self.run_from(&mut Setup::in_use, watcher)
     }
 
@@ -172,38 +172,38 @@ impl Cell {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_from(&self, beginning: &mut Beginning<'_>, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), Problem> {
+    pub fn run_from(&self, beginning: &mut VolumeFactory<'_>, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
         match &self.work {
-            Work::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, beginning, watcher),
-            Work::Months(ageing) => ageing.run(&self.policy, watcher),
+            StudyCellWork::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, beginning, watcher),
+            StudyCellWork::Months(ageing) => ageing.run(&self.policy, watcher),
         }
     }
 
     /// All inputs of the initial filesystem as text; `None` if the cell creates its own.
     pub fn beginning(&self) -> Option<String> {
         match &self.work {
-            Work::Job { setup, .. } => Some(setup.beginning()),
-            Work::Months(_) => None,
+            StudyCellWork::Job { setup, .. } => Some(setup.beginning()),
+            StudyCellWork::Months(_) => None,
         }
     }
 
     /// Months of use without notes and pictures, as text; `None` for other work.
     fn months(&self) -> Option<String> {
-        let Work::Months(ageing) = &self.work else { return None };
+        let StudyCellWork::Months(ageing) = &self.work else { return None };
         let plain = Ageing { notes: Vec::new(), pictured: false, ..(**ageing).clone() };
         Some(format!("{:?} {plain:?}", self.policy))
     }
 
     /// True if a run of `self` contains all of a run of `other`.
     pub fn covers(&self, other: &Self) -> bool {
-        let pictured = |cell: &Self| matches!(&cell.work, Work::Months(ageing) if ageing.pictured);
+        let pictured = |cell: &Self| matches!(&cell.work, StudyCellWork::Months(ageing) if ageing.pictured);
         self.months().is_some() && self.months() == other.months() && (pictured(self) || !pictured(other))
     }
 
     /// The run of this cell, from a `run` of `other`, which is this cell or [covers](Self::covers) it.
     pub fn adapt(&self, run: &Run, other: &Self) -> Run {
         let mut run = run.clone();
-        if let (Work::Months(mine), Work::Months(theirs)) = (&self.work, &other.work) {
+        if let (StudyCellWork::Months(mine), StudyCellWork::Months(theirs)) = (&self.work, &other.work) {
             run.settings.truncate(run.settings.len() - theirs.notes.len());
             run.settings.extend(mine.notes.clone());
             run.pictures.superblocks = run.pictures.superblocks.filter(|_| mine.pictured);
@@ -213,30 +213,30 @@ impl Cell {
 }
 
 /// One cell for each job and each policy that the drive supports, in table order.
-pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<Cell> {
+pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<StudyCell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
-    let cell = |job: &Job, policy: &PolicySpec| Cell {
+    let cell = |job: &Job, policy: &PolicySpec| StudyCell {
         question: Question::Deleting,
-        work: Work::Job { setup: Box::new(setup.clone()), job: job.clone(), brief: false },
+        work: StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief: false },
         policy: *policy,
     };
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
 /// The policies that need TRIM, if the drive has none.
-pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<Untried> {
+pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<OmittedPart> {
     let others = policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
-    others.map(|policy| Untried { part: Part::policy(policy.name()), reason: Reason::NoTrim }).collect()
+    others.map(|policy| OmittedPart { part: StudyPart::policy(policy.name()), reason: OmissionReason::NoTrim }).collect()
 }
 
 /// One cell for each policy and fill level.
-pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> {
+pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> Vec<StudyCell> {
     let possible = policies.iter().filter(|policy| setup.trims() || matches!(policy, PolicySpec::None));
     let at = |fill: f64, policy: &PolicySpec| {
         let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
-        Cell {
+        StudyCell {
             question: Question::Ageing,
-            work: Work::Months(Box::new(Ageing { size: extent.aged, pictured: true, ..ageing })),
+            work: StudyCellWork::Months(Box::new(Ageing { size: extent.aged, pictured: true, ..ageing })),
             policy: *policy,
         }
     };
@@ -244,7 +244,7 @@ pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
 }
 
 /// Cells that change one setting at a time.
-pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> {
+pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> Vec<StudyCell> {
     let batched = policies.iter().find(|policy| policy.name() == policy::BATCHED && setup.trims());
     let policy = batched.copied().unwrap_or(PolicySpec::None);
     let fill = extent.fills.first().copied().unwrap_or(0.6);
@@ -271,7 +271,7 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
         ageing.drive_writes = extent.drive_writes.min(1.0);
         all.push(ageing);
     }
-    all.into_iter().map(|ageing| Cell { question: Question::Tuning, work: Work::Months(Box::new(ageing)), policy }).collect()
+    all.into_iter().map(|ageing| StudyCell { question: Question::Tuning, work: StudyCellWork::Months(Box::new(ageing)), policy }).collect()
 }
 
 /// The workloads on the other generation of the filesystem, without discards and with online
@@ -280,16 +280,16 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
 ///
 /// # Errors
 /// The filesystem cannot be created.
-pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) -> Result<Vec<Cell>, Problem> {
+pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) -> Result<Vec<StudyCell>, StudyError> {
     if !setup.trims() || !policies.contains(&PolicySpec::Online) {
         return Ok(Vec::new());
     }
     let mut other = setup.clone();
     other.volume = modelled::volume_named(if setup.volume.journal.converts_after_write { "ext4-2011" } else { "ext4" });
-    other.used = Used::by_churn(&other.volume, other.fill, setup.seed)?;
-    let cell = |job: &Job, policy: PolicySpec| Cell {
+    other.used = FreeExtentLengths::by_churn(&other.volume, other.fill, setup.seed)?;
+    let cell = |job: &Job, policy: PolicySpec| StudyCell {
         question: Question::Generation,
-        work: Work::Job { setup: Box::new(other.clone()), job: job.clone(), brief: true },
+        work: StudyCellWork::Job { setup: Box::new(other.clone()), job: job.clone(), brief: true },
         policy,
     };
     let jobs = scale.jobs(setup.seed)?;
@@ -304,13 +304,13 @@ mod tests {
 
     #[test]
     fn adapted_run_equals_own_run() {
-        let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, Used::default(), 1).unwrap();
+        let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, FreeExtentLengths::default(), 1).unwrap();
         let policies = modelled::policies(&["batched".to_owned()]).unwrap();
-        let extent = Extent { drive_writes: 0.1, aged: Bytes(200_000_000), ..StudyRequest::of_one(Thoroughness::Quick).extent };
+        let extent = StudyExtent { drive_writes: 0.1, aged: Bytes(200_000_000), ..StudyRequest::of_one(Thoroughness::Quick).extent };
         let months = ageing(&setup, &policies, &extent).pop().unwrap();
         let (run, _) = months.run(&mut ()).unwrap();
         let all = tuning(&setup, &policies, &extent);
-        let covered: Vec<&Cell> = all.iter().filter(|cell| months.covers(cell)).collect();
+        let covered: Vec<&StudyCell> = all.iter().filter(|cell| months.covers(cell)).collect();
         let [cell] = covered[..] else { panic!("{} cells", covered.len()) };
         assert_eq!(cell.title(), "x: batched at 60 % full, incompressible");
         assert!(cell.adapt(&run, &months) == cell.run(&mut ()).unwrap().0);

@@ -9,8 +9,8 @@ use super::cells::QUESTION;
 use super::metrics::{AgeingFigures, DiscardCount, Metrics, discard_count, effective_policy, setting};
 use super::{Study, policy};
 use alloc::vec::Vec;
-use costs::{DeletingDoubt, OnlineCost, Part, Stall};
-use gains::{Behind, GAIN, Gain, TimeTrimming};
+use costs::{DeletingDoubt, OnlineCost, AffectedWork, Stall};
+use gains::{OverduePolicy, GAIN, Gain, TrimTimeShare};
 use latency::{LatencyDoubt, LatencyTest};
 use serde::Serialize;
 use trimtab_sim::run::Run;
@@ -42,7 +42,7 @@ pub struct Comparison<'a> {
     /// True if a batched trim delays foreground I/O.
     pub batched_costs: bool,
     /// Policies that never finish their trims.
-    pub behind: Vec<Behind<'a>>,
+    pub behind: Vec<OverduePolicy<'a>>,
     /// A policy that trims, if no discard of any policy reached the device.
     pub blocked: Option<&'a str>,
 }
@@ -98,7 +98,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Share of the time that `policy` spends trimming, if known.
-    pub fn time_trimming(&self, policy: &str) -> Option<TimeTrimming> {
+    pub fn time_trimming(&self, policy: &str) -> Option<TrimTimeShare> {
         gains::time_trimming(&self.metrics, policy)
     }
 
@@ -121,7 +121,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Cost of online discard on another generation of the filesystem.
-    pub fn other_generation(&self, job: &str, part: Part) -> Option<costs::OtherGeneration> {
+    pub fn other_generation(&self, job: &str, part: AffectedWork) -> Option<costs::GenerationComparison> {
         costs::other_generation(&self.metrics, job, part)
     }
 

@@ -25,7 +25,7 @@ pub struct Ensemble {
     /// Total number of drives in the twin.
     pub of: usize,
     /// The field that best separates drives with the most frequent answer from the rest.
-    pub depends_on: Option<Separates>,
+    pub depends_on: Option<DecidingField>,
     /// Fields of the twin that no probe identifies; its drives take them from the class prior.
     #[serde(default)]
     pub of_the_class: Vec<String>,
@@ -40,12 +40,12 @@ pub struct Fit {
     /// Recommendation for this drive.
     pub recommended: Recommendation,
     /// Figures of each policy on this drive.
-    pub policies: Vec<Shown>,
+    pub policies: Vec<PolicyResult>,
 }
 
 /// A policy on one drive at the end of its months.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct PolicyResult {
     /// The policy.
     pub policy: String,
     /// Random writes per second.
@@ -62,7 +62,7 @@ pub struct Shown {
 
 /// The field of the drive on which the recommendation depends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Separates {
+pub struct DecidingField {
     /// The field.
     pub field: String,
     /// Source of its value: class prior or probes, and the probes that would narrow it down.
@@ -131,7 +131,7 @@ impl Ensemble {
         if self.unexplained || policy == policy::NONE || !tried {
             return None;
         }
-        let gains = |what: fn(&Shown) -> Option<f64>, less_is_better: bool| {
+        let gains = |what: fn(&PolicyResult) -> Option<f64>, less_is_better: bool| {
             let gain = |fit: &Fit| {
                 let of = |name: &str| fit.policies.iter().find(|shown| shown.policy == name).and_then(what);
                 let ratio = of(policy)? / of(policy::NONE)?;
@@ -144,7 +144,7 @@ impl Ensemble {
 
     /// Range of a figure of `policy` on these drives.
     #[must_use]
-    pub fn range(&self, policy: &str, what: fn(&Shown) -> Option<f64>) -> Option<Range> {
+    pub fn range(&self, policy: &str, what: fn(&PolicyResult) -> Option<f64>) -> Option<Range> {
         Range::of(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
     }
 }
@@ -177,7 +177,7 @@ impl Range {
     }
 }
 /// The field whose values differ most between drives with one answer and the rest.
-fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<Separates> {
+fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<DecidingField> {
     let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> = apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
     let mut best: Option<(f64, &Parameter)> = None;
     for parameter in parameters.iter().filter(|parameter| parameter.known != Known::Measured) {
@@ -192,7 +192,7 @@ fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<S
         }
     }
     let (_, parameter) = best.filter(|(share, _)| *share >= SEPARATES)?;
-    Some(Separates { field: parameter.field.clone(), source: parameter.source.clone() })
+    Some(DecidingField { field: parameter.field.clone(), source: parameter.source.clone() })
 }
 
 /// Separation of two groups by a value: 0 for none, 1 for complete (twice the area under the
@@ -278,7 +278,7 @@ mod tests {
     /// Rates 150, 240, 360 against 100, 120, 120; 5, 4 and 4 erase cycles against 6.
     #[test]
     fn gains_are_computed_per_drive_not_from_medians() {
-        let shown = |policy: &str, rate: f64, cycles: f64| Shown {
+        let shown = |policy: &str, rate: f64, cycles: f64| PolicyResult {
             policy: policy.to_owned(),
             rate: Some(rate),
             waf: None,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     fn fit(recommended: Recommendation, rate: f64) -> Option<Fit> {
-        let shown = Shown { policy: "idle".to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
+        let shown = PolicyResult { policy: "idle".to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
         Some(Fit { recommended, policies: vec![shown] })
     }
 

@@ -1,6 +1,6 @@
 //! The workloads of a study.
 
-use super::problem::Problem;
+use super::problem::StudyError;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,10 +14,10 @@ use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Unit};
 use trimtab_sim::runner::{Events, RunOutcome, files};
 use trimtab_sim::target::TrimTarget;
-use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phase};
-use trimtab_sim::workload::synced::{self, Synced};
+use trimtab_sim::workload::postmark::{Postmark, PostmarkSettings, phase as postmark_phase};
+use trimtab_sim::workload::synced::{self, SyncedWorkload};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
-use trimtab_sim::workload::{FileWorkload as _, Plan};
+use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
 /// Phase that leaves the filesystem idle until the running trim has finished.
 pub const IDLE: &str = "idle";
@@ -36,17 +36,17 @@ pub enum Job {
         seed: u64,
     },
     /// PostMark, with a sync before and after.
-    Postmark(Box<Synced<Postmark>>),
+    Postmark(Box<SyncedWorkload<Postmark>>),
 }
 
 impl Job {
     /// PostMark with these settings.
-    pub fn postmark(settings: &Settings) -> Result<Self, Problem> {
-        Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
+    pub fn postmark(settings: &PostmarkSettings) -> Result<Self, StudyError> {
+        Ok(Self::Postmark(Box::new(SyncedWorkload::new(Postmark::new(settings)?))))
     }
 
     /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has one.
-    pub fn beside(&self) -> Result<Option<Arc<TreeList>>, Problem> {
+    pub fn beside(&self) -> Result<Option<Arc<TreeList>>, StudyError> {
         let Self::Tree { list, seed } = self else { return Ok(None) };
         let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
         Ok(Some(Arc::new(TreeList::synthetic(files, size, list.class(), *seed)?)))
@@ -81,7 +81,7 @@ impl Job {
     }
 
     /// Planned writes and files.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> WorkloadPlan {
         match self {
             Self::Tree { list, .. } => Tree::new(Arc::clone(list), 1).plan(),
             Self::Postmark(workload) => workload.plan(),

@@ -19,11 +19,11 @@ use trimtab_sim::run::{Better, Metric, Unit};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
-use trimtab_sim::volume::Steered;
+use trimtab_sim::volume::SteeredVolume;
 
 /// Repeated durable appends of 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct LightLoad {
     /// Name of the phase and prefix of the metrics.
     pub phase: &'static str,
     /// Time between due times. The first is due at once, to meet the last discards.
@@ -35,11 +35,11 @@ pub struct Load {
 }
 
 /// Load of a server: 50 appends per second.
-pub const BUSY: Load =
-    Load { phase: "load", interval: Nanos::from_millis(20), at_least: Nanos::from_secs(30), at_most: Nanos::from_secs(900) };
+pub const BUSY: LightLoad =
+    LightLoad { phase: "load", interval: Nanos::from_millis(20), at_least: Nanos::from_secs(30), at_most: Nanos::from_secs(900) };
 /// Load of an interactive user: one append every five seconds, usually without overlap.
-pub const SPARSE: Load =
-    Load { phase: "sparse-load", interval: Nanos::from_secs(5), at_least: Nanos::from_secs(300), at_most: Nanos::from_secs(900) };
+pub const SPARSE: LightLoad =
+    LightLoad { phase: "sparse-load", interval: Nanos::from_secs(5), at_least: Nanos::from_secs(300), at_most: Nanos::from_secs(900) };
 
 /// Metric of [`SPARSE`]: longest operation.
 pub const SPARSE_WAIT: &str = "sparse-load.wait.longest.seconds";
@@ -56,7 +56,7 @@ const FILE: &str = "light-work";
 
 /// Latencies of a load.
 #[derive(Debug, Clone, Default)]
-pub struct Met {
+pub struct LoadLatencies {
     /// Latency of each operation from issue to completion.
     pub wait: Histogram,
     /// Delay of each operation from its due time to its start.
@@ -65,9 +65,9 @@ pub struct Met {
     pub over_time: LatencyRecorder,
 }
 
-impl Met {
+impl LoadLatencies {
     /// Converts the latencies to metrics of `load`.
-    pub fn metrics(&self, load: Load) -> Vec<Metric> {
+    pub fn metrics(&self, load: LightLoad) -> Vec<Metric> {
         if self.wait.count() == 0 {
             return Vec::new();
         }
@@ -86,15 +86,15 @@ impl Met {
     }
 }
 
-impl Load {
+impl LightLoad {
     /// Runs the load as a phase of its own.
     ///
     /// # Errors
     /// The filesystem is full, or the drive fails.
-    pub fn run<D: Device>(self, target: &mut Steered<D>, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<Met> {
+    pub fn run<D: Device>(self, target: &mut SteeredVolume<D>, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<LoadLatencies> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
-        let mut met = Met::default();
+        let mut met = LoadLatencies::default();
         let started = target.now();
         recorder.begin_phase(self.phase, started);
         let mut due = started;
@@ -154,15 +154,15 @@ mod tests {
         fn idle(&mut self, _until: Nanos) {}
     }
 
-    fn target() -> Steered<Serial> {
+    fn target() -> SteeredVolume<Serial> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
         let mut volume = Volume::format(Serial { busy_until: Nanos::ZERO, trims: 0, others: 0 }, spec, Nanos::ZERO).unwrap();
         volume.age(&Age { fill: 0.6, free_extent: Bytes(1 << 20), class: DataClass::Random, write: false, seed: 1 }).unwrap();
-        Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP)
+        SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP)
     }
 
-    fn run(load: Load, trim: bool) -> (Met, Steered<Serial>, Nanos) {
+    fn run(load: LightLoad, trim: bool) -> (LoadLatencies, SteeredVolume<Serial>, Nanos) {
         let mut target = target();
         if trim {
             target.force();

@@ -1,6 +1,6 @@
 //! Schedule of a study's cells: order, results to store, abandoned cells, and merging of repeats.
 
-use super::untried::{Part, Reason, Untried};
+use super::untried::{StudyPart, OmissionReason, OmittedPart};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
@@ -9,15 +9,15 @@ use trimtab_sim::run::{Field, Metric, Provenance, Run, STUDY_CELL as CELL};
 /// The cells of a study and their results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
-    cells: Vec<Entry>,
+    cells: Vec<MatrixEntry>,
     repeats: u32,
-    untried: Vec<Untried>,
+    untried: Vec<OmittedPart>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct MatrixEntry {
     /// Part listed as not tested if the cell fails; all its cells are abandoned together.
-    part: Part,
+    part: StudyPart,
     /// Name under which the run is stored and found again.
     name: Option<String>,
     runs: Vec<Run>,
@@ -34,9 +34,9 @@ impl Matrix {
     }
 
     /// Adds a cell; `kept` is its stored run, if any.
-    pub fn add(&mut self, part: Part, name: Option<String>, kept: Option<Run>) {
+    pub fn add(&mut self, part: StudyPart, name: Option<String>, kept: Option<Run>) {
         let done = kept.as_ref().map_or(0, repeats);
-        self.cells.push(Entry { part, name, runs: kept.into_iter().collect(), done, before: done });
+        self.cells.push(MatrixEntry { part, name, runs: kept.into_iter().collect(), done, before: done });
     }
 
     /// The cells to run in order, one entry per remaining repeat. The order alternates forwards
@@ -73,7 +73,7 @@ impl Matrix {
 
     /// Abandons that cell and all others of the same part.
     pub fn failed(&mut self, at: usize, reason: String) {
-        let untried = Untried { part: self.cells[at].part.clone(), reason: Reason::Obstacle(reason) };
+        let untried = OmittedPart { part: self.cells[at].part.clone(), reason: OmissionReason::Obstacle(reason) };
         if !self.untried.contains(&untried) {
             self.untried.push(untried);
         }
@@ -81,17 +81,17 @@ impl Matrix {
 
     /// Partial results of cells with repeats left, for the next start to resume from.
     pub fn unfinished(&self) -> impl Iterator<Item = Run> {
-        self.cells.iter().filter(|cell| cell.before < cell.done && cell.done < self.repeats).filter_map(Entry::to_keep)
+        self.cells.iter().filter(|cell| cell.before < cell.done && cell.done < self.repeats).filter_map(MatrixEntry::to_keep)
     }
 
     /// The run of each cell, if any, and the abandoned parts.
     #[must_use]
-    pub fn close(self) -> (Vec<Option<Run>>, Vec<Untried>) {
-        (self.cells.into_iter().map(Entry::merged).collect(), self.untried)
+    pub fn close(self) -> (Vec<Option<Run>>, Vec<OmittedPart>) {
+        (self.cells.into_iter().map(MatrixEntry::merged).collect(), self.untried)
     }
 }
 
-impl Entry {
+impl MatrixEntry {
     fn to_keep(&self) -> Option<Run> {
         self.name.as_ref()?;
         self.clone().merged()
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn matrix_alternates_order_and_skips_finished_cells() {
         let mut matrix = Matrix::new(3);
-        matrix.add(Part::policy("a"), Some("cell a".into()), None);
+        matrix.add(StudyPart::policy("a"), Some("cell a".into()), None);
         let mut kept = run(7.0);
         kept.settings.push(Field::new("repeats", "2"));
         kept.metrics[0].samples = alloc::vec![7.0, 8.0];
-        matrix.add(Part::policy("b"), Some("cell b".into()), Some(kept));
-        matrix.add(Part::policy("c"), None, None);
+        matrix.add(StudyPart::policy("b"), Some("cell b".into()), Some(kept));
+        matrix.add(StudyPart::policy("c"), None, None);
         assert_eq!(matrix.visits(), [0, 2, 2, 0, 0, 1, 2]);
         assert_eq!(matrix.unfinished().count(), 0, "nothing was begun");
         let last = matrix.finished(1, run(9.0)).expect("its third");
@@ -184,13 +184,13 @@ mod tests {
         let mut taken = last.clone();
         taken.environment.push(Field::new("later", "x"));
         let mut whole = Matrix::new(3);
-        whole.add(Part::policy("b"), Some("cell b".into()), Some(taken.clone()));
+        whole.add(StudyPart::policy("b"), Some("cell b".into()), Some(taken.clone()));
         assert_eq!(whole.close().0, [Some(taken)], "nothing was added: it is the same run");
         assert_eq!(matrix.unfinished().map(|run| repeats(&run)).collect::<Vec<_>>(), [1]);
         matrix.failed(2, "gone".into());
         assert!(matrix.is_given_up(2) && !matrix.is_given_up(0));
         let (runs, untried) = matrix.close();
         assert_eq!(runs.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
-        assert_eq!(untried, [Untried { part: Part::policy("c"), reason: Reason::Obstacle("gone".into()) }]);
+        assert_eq!(untried, [OmittedPart { part: StudyPart::policy("c"), reason: OmissionReason::Obstacle("gone".into()) }]);
     }
 }

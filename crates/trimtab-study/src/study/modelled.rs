@@ -1,8 +1,8 @@
 //! A study on a modelled drive. Each run gets a new drive, so that all policies start alike.
 
 use super::job::{self, IDLE, Job};
-use super::problem::Problem;
-use super::used::Used;
+use super::problem::StudyError;
+use super::used::FreeExtentLengths;
 use super::{light_work, policy, policy_events};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -24,7 +24,7 @@ use trimtab_sim::runner::recorder::{Recorder, RunRecording};
 use trimtab_sim::runner::{Events, RunEnd};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, TargetResult};
-use trimtab_sim::volume::Steered;
+use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 
 /// Warning code: a policy cannot keep its promise.
@@ -47,7 +47,7 @@ pub struct Setup {
     /// Content of the files in use.
     pub fill_class: DataClass,
     /// Layout of the used space.
-    pub used: Used,
+    pub used: FreeExtentLengths,
     /// Seed.
     pub seed: u64,
 }
@@ -94,17 +94,17 @@ fn written_since_trim(spec: &PolicySpec) -> f64 {
 
 /// A filesystem in use on a new drive, before it is mounted; identical for all policies.
 #[derive(Clone)]
-pub struct InUse(Volume<Box<dyn Model>>);
+pub struct UsedVolume(Volume<Box<dyn Model>>);
 
 /// Creates the filesystem that a run starts from, or copies an existing one.
-pub type Beginning<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<InUse, Problem> + 'a;
+pub type VolumeFactory<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<UsedVolume, StudyError> + 'a;
 
 impl Setup {
     /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge `state`.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn make(&self, spec: &PolicySpec, state: &PolicyState, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
+    pub fn make(&self, spec: &PolicySpec, state: &PolicyState, watcher: &mut dyn Watcher) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
         Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
     }
 
@@ -112,7 +112,7 @@ impl Setup {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn in_use(&self, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
+    pub fn in_use(&self, watcher: &mut dyn Watcher) -> Result<UsedVolume, StudyError> {
         let drive = watcher.build(&self.drive.spec, self.seed)?;
         let volume_spec = self.mounted(&PolicySpec::None, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
@@ -120,7 +120,7 @@ impl Setup {
             let age = Age { fill: self.fill, free_extent: self.used.mean(), class: self.fill_class, write: true, seed: self.seed };
             volume.age_like(&age, self.used.lengths())?;
         }
-        Ok(InUse(volume))
+        Ok(UsedVolume(volume))
     }
 
     /// All inputs of [`in_use`](Self::in_use) as text.
@@ -130,7 +130,7 @@ impl Setup {
     }
 
     /// Mounts the filesystem for `spec` and writes to the free space that `spec` has not discarded.
-    fn filled(&self, InUse(mut volume): InUse, spec: &PolicySpec) -> Volume<Box<dyn Model>> {
+    fn filled(&self, UsedVolume(mut volume): UsedVolume, spec: &PolicySpec) -> Volume<Box<dyn Model>> {
         volume.set_discard(self.mounted(spec, volume.drive().supports_trim()).discard);
         if self.fill > 0.0 {
             volume.write_free(written_since_trim(spec), self.fill_class, self.seed);
@@ -152,9 +152,9 @@ impl Setup {
 }
 
 /// Leaves the filesystem idle for a minute under a policy with prior knowledge `state`.
-fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &PolicyState) -> Steered<Box<dyn Model>> {
+fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &PolicyState) -> SteeredVolume<Box<dyn Model>> {
     let now = volume.now();
-    let mut target = Steered::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
+    let mut target = SteeredVolume::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
     target.idle_until(now + Nanos::from_secs(60));
     target
 }
@@ -193,7 +193,7 @@ impl<'a> JobEvents<'a> {
     }
 
     /// Runs rare operations on a copy of the target, so that each load meets the same trim.
-    fn sparse(&mut self, target: &Steered<Box<dyn Model>>) -> TargetResult {
+    fn sparse(&mut self, target: &SteeredVolume<Box<dyn Model>>) -> TargetResult {
         let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
         if self.trims() {
             copy.force();
@@ -212,12 +212,12 @@ impl<'a> JobEvents<'a> {
     }
 }
 
-impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
+impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
     fn stopped(&self) -> bool {
         self.watcher.stopped()
     }
 
-    fn between(&mut self, target: &mut Steered<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(&mut self, target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         policy_events::account(target, recorder);
         if next.is_some() {
             return Ok(());
@@ -242,13 +242,13 @@ impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
     }
 }
 
-fn wait_for_a_pass(target: &mut Steered<Box<dyn Model>>, recorder: &mut Recorder, watcher: &dyn Watcher) {
+fn wait_for_a_pass(target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, watcher: &dyn Watcher) {
     recorder.begin_phase(IDLE, target.now());
     idle_until_trimmed(target, watcher);
     recorder.end_phase(target.now());
 }
 
-fn idle_until_trimmed(target: &mut Steered<Box<dyn Model>>, watcher: &dyn Watcher) {
+fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, watcher: &dyn Watcher) {
     const STEP: Nanos = Nanos::from_secs(60);
     let started = target.now();
     let mut last = 0;
@@ -263,7 +263,7 @@ fn idle_until_trimmed(target: &mut Steered<Box<dyn Model>>, watcher: &dyn Watche
     }
 }
 
-fn trim_time(target: &Steered<Box<dyn Model>>) -> Option<Metric> {
+fn trim_time(target: &SteeredVolume<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
     (!log.spans.is_empty()).then(|| Metric {
         name: metrics::TRIM_SECONDS.to_owned(),
@@ -285,9 +285,9 @@ pub(super) fn run(
     job: &Job,
     policy: &PolicySpec,
     brief: bool,
-    beginning: &mut Beginning<'_>,
+    beginning: &mut VolumeFactory<'_>,
     watcher: &mut dyn Watcher,
-) -> Result<(Run, RunEnd), Problem> {
+) -> Result<(Run, RunEnd), StudyError> {
     let volume = setup.filled(beginning(setup, watcher)?, policy);
     let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { PolicyState::default() };
     let mut target = steered(volume, policy, &state);
@@ -309,7 +309,7 @@ pub(super) fn run(
 }
 
 /// Adds the environment and counters of the drive and the volume.
-pub fn describe(run: &mut Run, setup: &Setup, target: &Steered<Box<dyn Model>>) {
+pub fn describe(run: &mut Run, setup: &Setup, target: &SteeredVolume<Box<dyn Model>>) {
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
     run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));

@@ -4,12 +4,12 @@ use trimtab_drive::spec::SpecError;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::target::TargetError;
 use trimtab_sim::volume::VolumeError;
-use trimtab_sim::workload::postmark::SettingsError;
+use trimtab_sim::workload::postmark::PostmarkSettingsError;
 use trimtab_sim::workload::tree::TreeError;
 
 /// A study run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum StudyError {
     /// Invalid drive specification.
     #[error(transparent)]
     Drive(#[from] SpecError),
@@ -24,7 +24,7 @@ pub enum Problem {
     Tree(#[from] TreeError),
     /// Invalid PostMark settings.
     #[error(transparent)]
-    Postmark(#[from] SettingsError),
+    Postmark(#[from] PostmarkSettingsError),
     /// The drive or the filesystem failed.
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -1,7 +1,7 @@
 //! 4 KiB random writes on an aged drive: the burst rate after idle time, and the sustained
 //! rate by SNIA's rule. Both are measured on copies, so that the aged drive is not disturbed.
 
-use super::small::Small;
+use super::small::SmallDrive;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,9 +15,9 @@ use trimtab_sim::runner::{RunEnd, blocks};
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
 use trimtab_sim::volume::FileBlocks;
-use trimtab_sim::volume::Steered;
+use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::workload::churn::Churn;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
 use trimtab_sim::workload::{FileStep, FileWorkload as _, Limit};
 
 /// Name of the random-write file.
@@ -40,7 +40,7 @@ const BEFORE_CACHES: f64 = 1.2;
 /// Maximum wait for discards and trims before a burst.
 const QUIET_MAX: Nanos = Nanos::from_secs(3600);
 
-type Target = Steered<Box<dyn Model>>;
+type RandomWriteTarget = SteeredVolume<Box<dyn Model>>;
 
 /// Measures random writes on a drive.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub struct RandomWrites {
 
 /// Figures of sustained random writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sustained {
+pub struct SustainedFigures {
     /// Writes per second, mean of the window.
     pub rate: f64,
     /// Write amplification (flash bytes per host byte) during the writes.
@@ -121,7 +121,7 @@ fn steady_from(rounds: &[Measurement]) -> Option<usize> {
     (credit.abs() <= CREDIT_MAX * written).then_some(first)
 }
 
-impl Sustained {
+impl SustainedFigures {
     /// Figures of `window`: all its writes over all its time, for both rate and amplification.
     fn of(window: &[Measurement], steady: bool) -> Self {
         let sum = |of: fn(&Measurement) -> f64| window.iter().map(of).sum::<f64>();
@@ -138,7 +138,7 @@ impl Sustained {
 
 impl RandomWrites {
     /// Measures on `small`, with contents of `class` and sessions of `session` bytes.
-    pub fn new(small: &Small, class: DataClass, session: Bytes, policy: PolicySpec, seed: u64) -> Self {
+    pub fn new(small: &SmallDrive, class: DataClass, session: Bytes, policy: PolicySpec, seed: u64) -> Self {
         let of_slc = |size: SlcSize| match size {
             SlcSize::Fixed { bytes } => bytes,
             SlcSize::Dynamic { bytes_max, .. } => bytes_max,
@@ -170,7 +170,7 @@ impl RandomWrites {
         Bytes(self.burst * WRITE_BYTES as u64)
     }
 
-    fn copy(&self, target: &Target) -> Target {
+    fn copy(&self, target: &RandomWriteTarget) -> RandomWriteTarget {
         target.fork(self.policy.build(&target.policy().state()))
     }
 
@@ -178,7 +178,7 @@ impl RandomWrites {
     ///
     /// # Errors
     /// The drive fails.
-    pub fn burst(&self, target: &Target, number: u64, watcher: &dyn Watcher) -> TargetResult<f64> {
+    pub fn burst(&self, target: &RandomWriteTarget, number: u64, watcher: &dyn Watcher) -> TargetResult<f64> {
         let mut copy = self.copy(target);
         let until = copy.now() + QUIET_MAX;
         while copy.trimming() && copy.now() < until {
@@ -192,7 +192,7 @@ impl RandomWrites {
     ///
     /// # Errors
     /// The drive or the filesystem fails.
-    pub fn sustained(&self, target: &Target, churn: &Churn, watcher: &dyn Watcher) -> TargetResult<Sustained> {
+    pub fn sustained(&self, target: &RandomWriteTarget, churn: &Churn, watcher: &dyn Watcher) -> TargetResult<SustainedFigures> {
         let (mut copy, mut churn) = (self.copy(target), churn.clone());
         let from = churn.written().0;
         while churn.written().0 - from < self.before {
@@ -209,20 +209,20 @@ impl RandomWrites {
             }
             rounds.push(self.measure(&mut copy, self.round, number + 1, watcher)?);
             if let Some(first) = steady_from(&rounds) {
-                return Ok(Sustained::of(&rounds[first..], true));
+                return Ok(SustainedFigures::of(&rounds[first..], true));
             }
             if rounds.len() >= ROUNDS_MAX {
-                return Ok(Sustained::of(&rounds[ROUNDS_MAX / 2..], false));
+                return Ok(SustainedFigures::of(&rounds[ROUNDS_MAX / 2..], false));
             }
         }
     }
 
     /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
-    fn measure(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
+    fn measure(&self, target: &mut RandomWriteTarget, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
         // Opening the file flushes its pending writes.
         let before = DriveState::now(&mut file);
-        let settings = Settings {
+        let settings = SyntheticSettings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
             sizes: vec![(WRITE_BYTES, 1)],
@@ -283,7 +283,7 @@ impl DriveState {
 }
 
 /// Runs one churn session without the pause after it. Returns false if the churn is finished.
-fn session(target: &mut Target, churn: &mut Churn) -> TargetResult<bool> {
+fn session(target: &mut RandomWriteTarget, churn: &mut Churn) -> TargetResult<bool> {
     while let Some(step) = churn.next_step() {
         match step {
             FileStep::NotBefore(_) => return Ok(true),

@@ -1,15 +1,15 @@
 //! The request for a study of a modelled drive, and the runs that it takes.
 
 use super::Study;
-use super::cells::{self, Cell, Extent, Question};
+use super::cells::{self, StudyCell, StudyExtent, Question};
 use super::job::Job;
 use super::modelled::{Setup, volume_named};
-use super::problem::Problem;
+use super::problem::StudyError;
 use super::scale::{FULL, QUICK, Scale};
 use super::small;
 use super::trials::Breadth;
-use super::untried::{Part, Reason, Untried};
-use super::used::Used;
+use super::untried::{StudyPart, OmissionReason, OmittedPart};
+use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::ToString as _;
@@ -20,7 +20,7 @@ use trimtab_drive::spec::file::Drive;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
-use trimtab_sim::volume::Layout;
+use trimtab_sim::volume::VolumeLayout;
 
 const FILL_DATA: DataClass = DataClass::Compressible(30);
 
@@ -34,7 +34,7 @@ pub struct StudyRequest {
     /// Runs only the tree workload.
     pub only_tree: bool,
     /// Extent of the months of churn.
-    pub extent: Extent,
+    pub extent: StudyExtent,
     /// Number of assumptions to vary.
     pub assumptions: Option<Breadth>,
 }
@@ -65,7 +65,7 @@ impl StudyRequest {
             deleting: true,
             scale: Scale { repeats: 1, ..if quick { QUICK } else { FULL } },
             only_tree: false,
-            extent: Extent { drive_writes, aged: small::SIZE, fills, ageing: true, tuning: true },
+            extent: StudyExtent { drive_writes, aged: small::SIZE, fills, ageing: true, tuning: true },
             // A quick study varies assumptions only on request.
             assumptions: (!quick).then_some(Breadth::All),
         }
@@ -76,7 +76,7 @@ impl StudyRequest {
     ///
     /// # Errors
     /// A workload cannot be created.
-    pub fn cells(&self, setup: &Setup, policies: &[PolicySpec]) -> Result<(Vec<Cell>, Vec<Untried>), Problem> {
+    pub fn cells(&self, setup: &Setup, policies: &[PolicySpec]) -> Result<(Vec<StudyCell>, Vec<OmittedPart>), StudyError> {
         let (mut all, mut untried) = (Vec::new(), cells::impossible(setup, policies));
         if self.deleting {
             let mut jobs = self.scale.jobs(setup.seed)?;
@@ -93,7 +93,7 @@ impl StudyRequest {
             match cells::other_generation(setup, policies, self.scale) {
                 Ok(others) => all.extend(others),
                 Err(problem) => {
-                    untried.push(Untried { part: Part::Generation, reason: Reason::Obstacle(problem.to_string()) });
+                    untried.push(OmittedPart { part: StudyPart::Generation, reason: OmissionReason::Obstacle(problem.to_string()) });
                 }
             }
         }
@@ -107,12 +107,12 @@ impl Setup {
     ///
     /// # Errors
     /// The filesystem does not fit on the drive.
-    pub fn new(drive: Drive, label: &str, filesystem: &str, fill: f64, used: Used, seed: u64) -> Result<Self, UsageError> {
+    pub fn new(drive: Drive, label: &str, filesystem: &str, fill: f64, used: FreeExtentLengths, seed: u64) -> Result<Self, UsageError> {
         let volume = volume_named(filesystem);
         let setup = Self { drive, label: label.to_owned(), used, volume, fill, fill_class: FILL_DATA, seed };
         let room = setup.drive.spec.capacity_bytes.saturating_sub(setup.volume.start.0);
         let size = setup.volume.size.map_or(room, |size| size.0);
-        match Layout::new(&setup.volume, size) {
+        match VolumeLayout::new(&setup.volume, size) {
             Ok(_) => Ok(setup),
             Err(error) => Err(UsageError::new(format!("the filesystem does not fit on {label}: {error} bytes"))
                 .hint("a study needs a drive of at least 64 MiB; capacity_bytes sets the size in a specification")),

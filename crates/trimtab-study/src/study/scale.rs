@@ -2,14 +2,14 @@
 
 use super::job::Job;
 use super::light_work;
-use super::problem::Problem;
+use super::problem::StudyError;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
-use trimtab_sim::workload::Plan;
-use trimtab_sim::workload::postmark::Settings;
+use trimtab_sim::workload::WorkloadPlan;
+use trimtab_sim::workload::postmark::PostmarkSettings;
 use trimtab_sim::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
 
 /// Compressibility of a source tree; docs/method/tree.md describes the measurement.
@@ -35,26 +35,26 @@ pub const QUICK: Scale = Scale { name: "quick", divisor: 10, repeats: 1 };
 
 impl Scale {
     /// The jobs.
-    pub fn jobs(&self, seed: u64) -> Result<Vec<Job>, Problem> {
+    pub fn jobs(&self, seed: u64) -> Result<Vec<Job>, StudyError> {
         let files = DEFAULT_FILES / u64::from(self.divisor);
         let size = Bytes(DEFAULT_SIZE.0 / u64::from(self.divisor));
         let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
-        let published = Settings::published();
+        let published = PostmarkSettings::published();
         let settings =
-            Settings { number: published.number / self.divisor, transactions: published.transactions / self.divisor, ..published };
+            PostmarkSettings { number: published.number / self.divisor, transactions: published.transactions / self.divisor, ..published };
         Ok(vec![Job::Tree { list, seed }, Job::postmark(&settings)?])
     }
 
     /// Planned writes for `policies` policies on a real filesystem. Includes one warm-up run of
     /// the first job, and the files deleted during foreground I/O.
-    pub fn plan(&self, jobs: &[Job], policies: usize) -> Plan {
+    pub fn plan(&self, jobs: &[Job], policies: usize) -> WorkloadPlan {
         let times = u64::from(self.repeats) * policies as u64;
-        let plans: Vec<Plan> = jobs.iter().map(Job::plan).collect();
+        let plans: Vec<WorkloadPlan> = jobs.iter().map(Job::plan).collect();
         let beside = |job: &Job| job.beside().ok().flatten().map_or(0, |list| list.size().0 + light_work::APPENDS_MAX * light_work::BLOCK);
-        let each = |job: &Job, plan: &Plan| plan.written.0 + beside(job);
+        let each = |job: &Job, plan: &WorkloadPlan| plan.written.0 + beside(job);
         let once: u64 = jobs.iter().zip(&plans).map(|(job, plan)| each(job, plan)).sum();
         let warm_up = jobs.first().zip(plans.first()).map_or(0, |(job, plan)| each(job, plan));
-        Plan {
+        WorkloadPlan {
             written: Bytes(once.saturating_mul(times).saturating_add(warm_up)),
             space: plans.iter().map(|p| p.space).max().unwrap_or_default(),
             ops: plans.iter().map(|p| p.ops).sum::<Option<u64>>().map(|ops| ops.saturating_mul(times)),

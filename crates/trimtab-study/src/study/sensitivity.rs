@@ -32,18 +32,18 @@ pub enum Assumption {
 
 /// Results of varying one assumption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SensitivityRow {
     /// The assumption.
     pub assumption: Assumption,
     /// Its value in the study.
     pub assumed: String,
     /// Other values.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<AssumptionResult>,
 }
 
 /// Result for one other value of an assumption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct AssumptionResult {
     /// Its other value.
     pub value: String,
     /// Recommendation for this value.
@@ -59,7 +59,7 @@ pub struct Sensitivity {
     /// Recommendation of the small study with unchanged assumptions; `None` if none was varied.
     pub recommended: Option<Recommendation>,
     /// Results by assumption.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SensitivityRow>,
     /// For a twin: results of other drives that explain the measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ensemble: Option<Ensemble>,
@@ -67,13 +67,13 @@ pub struct Sensitivity {
 
 impl Sensitivity {
     /// Values of `row` that change the recommendation.
-    pub fn changing<'a>(&self, row: &'a Row) -> impl Iterator<Item = &'a Tried> {
+    pub fn changing<'a>(&self, row: &'a SensitivityRow) -> impl Iterator<Item = &'a AssumptionResult> {
         let recommended = self.recommended;
         row.tried.iter().filter(move |tried| Some(tried.recommended) != recommended)
     }
 
     /// Assumptions on which the recommendation depends.
-    pub fn decisive(&self) -> Vec<&Row> {
+    pub fn decisive(&self) -> Vec<&SensitivityRow> {
         self.rows.iter().filter(|row| self.changing(row).next().is_some()).collect()
     }
 }

@@ -8,7 +8,7 @@
 //! drive, and a trim finishes before the next one is due in both or in neither. Delays unrelated to
 //! an amount do not shrink: a commit every 5 s, an idle second before garbage collection.
 
-use super::problem::Problem;
+use super::problem::StudyError;
 use alloc::format;
 use trimtab_drive::model;
 use trimtab_drive::spec::{DriveSpec, Flash, Medium, Thermal};
@@ -28,7 +28,7 @@ const PAGES_MIN: u32 = 4;
 
 /// A small drive that represents a large one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Small {
+pub struct SmallDrive {
     /// The small drive.
     pub spec: DriveSpec,
     /// Capacity of the large drive divided by that of the small one.
@@ -37,12 +37,12 @@ pub struct Small {
     pub block_share: f64,
 }
 
-impl Small {
+impl SmallDrive {
     /// Scales `full` to about `size`, or to the smallest possible size above it.
     ///
     /// # Errors
     /// The specification cannot be scaled down and is not small already.
-    pub fn of(full: &DriveSpec, size: Bytes) -> Result<Self, Problem> {
+    pub fn of(full: &DriveSpec, size: Bytes) -> Result<Self, StudyError> {
         if full.capacity_bytes <= size.0 {
             return Ok(Self { spec: full.clone(), factor: 1.0, block_share: 1.0 });
         }
@@ -149,7 +149,7 @@ mod tests {
     fn shipped_drive_scales_down_and_keeps_fixed_fields() {
         for drive in drives() {
             let (name, full) = (&drive.spec.name, drive.spec.clone());
-            let small = Small::of(&full, SIZE).unwrap();
+            let small = SmallDrive::of(&full, SIZE).unwrap();
             assert!(small.spec.capacity_bytes < 8_000_000_000, "{name}: {}", small.spec.capacity_bytes);
             let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else { continue };
             let (whole, spare) = (a.geometry.raw_bytes() as f64, full.capacity_bytes as f64);
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;
-        let small = Small::of(&full, SIZE).unwrap();
+        let small = SmallDrive::of(&full, SIZE).unwrap();
         let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
         let (large, little) = (thermal(&full), thermal(&small.spec));
         let goes_to = |thermal: &Thermal, gb_per_s: f64| {
@@ -190,7 +190,7 @@ mod tests {
                 let geometry = &spec.flash().unwrap().geometry;
                 f64::from(geometry.pages_per_block) / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
             };
-            let (large, small) = (share(&full), share(&Small::of(&full, SIZE).unwrap().spec));
+            let (large, small) = (share(&full), share(&SmallDrive::of(&full, SIZE).unwrap().spec));
             assert!((small / large - 1.0).abs() < 0.01, "{name}: {small} of {large}");
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn calendar_scales_and_seconds_do_not() {
         let spec = drive("ocz-vertex-le-100gb").spec;
-        let small = Small { factor: 100.0, ..Small::of(&spec, SIZE).unwrap() };
+        let small = SmallDrive { factor: 100.0, ..SmallDrive::of(&spec, SIZE).unwrap() };
         let policy = |text: &str| text.parse::<PolicySpec>().unwrap();
         assert_eq!(small.faster(&policy("batched:every=100h")), policy("batched:every=1h"));
         let PolicySpec::Idle(idle) = small.faster(&policy("idle")) else { panic!() };

@@ -3,18 +3,18 @@
 //! the measurements.
 
 use super::ageing::{Ageing, CHURN, CYCLES_PER_TB, DAILY, RATE_STEADY, WAF_STEADY};
-use super::cells::{Cell, DATA, Extent, Question, Work};
-use super::ensemble::{Ensemble, Fit, Shown};
+use super::cells::{StudyCell, DATA, StudyExtent, Question, StudyCellWork};
+use super::ensemble::{Ensemble, Fit, PolicyResult};
 use super::job::Job;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::metrics::mean;
 use super::modelled::{self, Setup};
-use super::problem::Problem;
+use super::problem::StudyError;
 use super::recommendation::Recommendation;
 use super::scale::Scale;
-use super::sensitivity::{Assumption, Row, Sensitivity, Tried};
-use super::small::Small;
-use super::used::Used;
+use super::sensitivity::{Assumption, SensitivityRow, Sensitivity, AssumptionResult};
+use super::small::SmallDrive;
+use super::used::FreeExtentLengths;
 use super::verdict::Verdict;
 use super::{Study, policy};
 use alloc::borrow::ToOwned as _;
@@ -78,14 +78,14 @@ struct Months {
 }
 
 #[derive(Debug, Clone)]
-struct Case {
+struct TrialCase {
     setup: Setup,
     mix: churn::Settings,
     daily: f64,
     months: Months,
 }
 
-impl Case {
+impl TrialCase {
     fn flash(&mut self) -> Option<&mut Flash> {
         match &mut self.setup.drive.spec.medium {
             Medium::Flash(flash) => Some(flash),
@@ -94,7 +94,7 @@ impl Case {
     }
 
     /// The months of the main study on another drive, so that only the drive differs.
-    fn member(&self, spec: &DriveSpec, extent: &Extent) -> Self {
+    fn member(&self, spec: &DriveSpec, extent: &StudyExtent) -> Self {
         let mut other = self.clone();
         other.setup.drive.spec = spec.clone();
         other.setup.drive.twin = None;
@@ -106,21 +106,21 @@ impl Case {
     ///
     /// # Errors
     /// The drive is impossible.
-    fn cells(&self, policies: &[PolicySpec]) -> Result<Vec<Cell>, Problem> {
-        let small = Small::of(&self.setup.drive.spec, SMALL.size)?;
+    fn cells(&self, policies: &[PolicySpec]) -> Result<Vec<StudyCell>, StudyError> {
+        let small = SmallDrive::of(&self.setup.drive.spec, SMALL.size)?;
         let mut beside = self.setup.clone();
         beside.drive.spec = small.spec;
         let jobs: Vec<Job> = SCALE.jobs(self.setup.seed)?.into_iter().filter(|job| matches!(job, Job::Tree { .. })).collect();
         let mut cells = Vec::new();
         for policy in policies {
             for job in jobs.iter().filter(|_| !matches!(policy, PolicySpec::Adaptive(_))) {
-                let work = Work::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true };
-                cells.push(Cell { question: Question::Deleting, work, policy: *policy });
+                let work = StudyCellWork::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true };
+                cells.push(StudyCell { question: Question::Deleting, work, policy: *policy });
             }
             let Months { size, drive_writes, thorough } = self.months;
             let mut ageing = Ageing::new(self.setup.clone(), self.setup.fill, DATA, drive_writes);
             (ageing.size, ageing.mix, ageing.daily, ageing.thorough) = (size, self.mix, self.daily, thorough);
-            cells.push(Cell { question: Question::Ageing, work: Work::Months(Box::new(ageing)), policy: *policy });
+            cells.push(StudyCell { question: Question::Ageing, work: StudyCellWork::Months(Box::new(ageing)), policy: *policy });
         }
         Ok(cells)
     }
@@ -136,7 +136,7 @@ fn fit(runs: Vec<Run>) -> Fit {
         let of_policy = runs.iter().filter(|run| run.policy == policy);
         of_policy.filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT))).reduce(f64::max)
     };
-    let shown = |run: &Run| Shown {
+    let shown = |run: &Run| PolicyResult {
         policy: run.policy.clone(),
         rate: mean(run, RATE_STEADY),
         waf: mean(run, WAF_STEADY),
@@ -152,15 +152,15 @@ struct Trial {
     assumption: Assumption,
     assumed: String,
     value: String,
-    case: Case,
+    case: TrialCase,
 }
 
 /// Small studies to run: one with all assumptions unchanged, and one per changed assumption.
 pub struct Trials {
-    base: Case,
+    base: TrialCase,
     trials: Vec<Trial>,
     /// For a twin: other drives that explain the measurements.
-    members: Vec<Case>,
+    members: Vec<TrialCase>,
     policies: Vec<PolicySpec>,
 }
 
@@ -169,14 +169,14 @@ impl Trials {
     ///
     /// # Errors
     /// The filesystem cannot be created.
-    pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> Result<Option<Self>, Problem> {
+    pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &StudyExtent) -> Result<Option<Self>, StudyError> {
         let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else { return Ok(None) };
         let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
-        let mut base = Case { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
+        let mut base = TrialCase { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
         if base.setup.fill < FILL_MIN {
             // An empty filesystem has no files to delete or create.
             base.setup.fill = FILL_MIN;
-            base.setup.used = Used::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
+            base.setup.used = FreeExtentLengths::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
         }
         let mut trials = of_drive(&base, flash);
         trials.extend(of_use(&base)?);
@@ -188,7 +188,7 @@ impl Trials {
 
     /// The cells of each study. The unchanged study comes first if there are changed ones to
     /// compare with it. An item is an error if its drive is impossible.
-    pub fn studies(&self) -> impl Iterator<Item = Result<Vec<Cell>, Problem>> {
+    pub fn studies(&self) -> impl Iterator<Item = Result<Vec<StudyCell>, StudyError>> {
         let unchanged = (!self.trials.is_empty()).then_some(&self.base);
         unchanged.into_iter().chain(self.trials.iter().map(|trial| &trial.case)).chain(&self.members).map(|case| case.cells(&self.policies))
     }
@@ -208,11 +208,11 @@ impl Trials {
         for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
             // Skips impossible drives, such as one with too little spare space for its open blocks.
             let Some(recommended) = runs.map(recommended) else { continue };
-            let tried = Tried { value: trial.value, recommended };
+            let tried = AssumptionResult { value: trial.value, recommended };
             match sensitivity.rows.iter_mut().find(|row| row.assumption == trial.assumption) {
                 Some(row) => row.tried.push(tried),
                 None => {
-                    sensitivity.rows.push(Row { assumption: trial.assumption, assumed: trial.assumed, tried: vec![tried] });
+                    sensitivity.rows.push(SensitivityRow { assumption: trial.assumption, assumed: trial.assumed, tried: vec![tried] });
                 }
             }
         }
@@ -223,11 +223,11 @@ impl Trials {
 }
 
 /// All inputs of the small studies as text.
-pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> String {
+pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &StudyExtent) -> String {
     format!("{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}", extent.aged, extent.drive_writes)
 }
 
-fn of_drive(base: &Case, flash: &Flash) -> Vec<Trial> {
+fn of_drive(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
         let mut case = base.clone();
@@ -257,7 +257,7 @@ fn of_drive(base: &Case, flash: &Flash) -> Vec<Trial> {
 
 /// Trials for the cost of a TRIM: alternatives from the specification that also fit published
 /// figures, otherwise a tenth and ten times the cost.
-fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
+fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let text = |flash: &Flash| {
         let trim = &flash.trim;
         let ns = |ns: u64| Nanos(ns);
@@ -287,9 +287,9 @@ fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
     others.into_iter().map(trial).collect()
 }
 
-fn of_use(base: &Case) -> Result<Vec<Trial>, Problem> {
+fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
     let mut trials = Vec::new();
-    let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Case)| {
+    let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut TrialCase)| {
         let mut case = base.clone();
         change(&mut case);
         trials.push(Trial { assumption, assumed, value, case });
@@ -313,7 +313,7 @@ fn of_use(base: &Case) -> Result<Vec<Trial>, Problem> {
         case.setup.volume = volume.clone();
     });
     for fill in [0.3, 0.9] {
-        let used = Used::by_churn(&setup.volume, fill, setup.seed)?;
+        let used = FreeExtentLengths::by_churn(&setup.volume, fill, setup.seed)?;
         add(Assumption::Fill, format!("{:.0} %", setup.fill * 100.0), format!("{:.0} %", fill * 100.0), &|case| {
             (case.setup.fill, case.setup.used) = (fill, used.clone());
         });
@@ -344,24 +344,24 @@ mod tests {
     use trimtab_drive::shipped::{drive, drives};
     use trimtab_drive::spec::Trim;
 
-    fn case(name: &str) -> Case {
+    fn case(name: &str) -> TrialCase {
         let setup = Setup {
             drive: drive(name),
             label: name.to_owned(),
             volume: modelled::volume_named("ext4"),
             fill: 0.6,
             fill_class: DATA,
-            used: Used::by_churn(&modelled::volume_named("ext4"), 0.6, 1).unwrap(),
+            used: FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), 0.6, 1).unwrap(),
             seed: 1,
         };
-        Case { setup, mix: churn::Settings { class: DATA, ..churn::Settings::default() }, daily: DAILY, months: SMALL }
+        TrialCase { setup, mix: churn::Settings { class: DATA, ..churn::Settings::default() }, daily: DAILY, months: SMALL }
     }
 
     #[test]
     fn free_trim_is_sent_at_once_and_expensive_one_is_not() {
         let policies = modelled::policies(&["none", "online", "batched"].map(str::to_owned)).unwrap();
         let mut case = case("ocz-vertex-le-100gb");
-        let said = |case: &Case| {
+        let said = |case: &TrialCase| {
             let runs = case.cells(&policies).unwrap().iter().map(|cell| cell.run(&mut ()).unwrap().0).collect();
             recommended(runs)
         };
@@ -375,7 +375,7 @@ mod tests {
     fn each_trial_changes_one_assumption() {
         for drive in drives() {
             let Medium::Flash(flash) = &drive.spec.medium else { continue };
-            let case = Case { setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup }, ..case("ocz-vertex-le-100gb") };
+            let case = TrialCase { setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup }, ..case("ocz-vertex-le-100gb") };
             let trials = of_drive(&case, flash);
             let assumptions: std::collections::BTreeSet<_> = trials.iter().map(|trial| trial.assumption).collect();
             assert_eq!(assumptions.len(), 4, "{}", drive.spec.name);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A part of a study.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
-pub enum Part {
+pub enum StudyPart {
     /// Deleting under a policy.
     Policy {
         /// The policy.
@@ -35,7 +35,7 @@ pub enum Part {
     Assumptions,
 }
 
-impl Part {
+impl StudyPart {
     /// Deleting under `policy`.
     pub fn policy(policy: impl Into<String>) -> Self {
         Self::Policy { policy: policy.into() }
@@ -45,7 +45,7 @@ impl Part {
 /// Why a part was not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum OmissionReason {
     /// The drive does not support TRIM.
     NoTrim,
     /// A quick study had no time for it.
@@ -58,10 +58,10 @@ pub enum Reason {
 
 /// A part that was not run, or not completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Untried {
+pub struct OmittedPart {
     /// The part.
     #[serde(flatten)]
-    pub part: Part,
+    pub part: StudyPart,
     /// Why not.
-    pub reason: Reason,
+    pub reason: OmissionReason,
 }

@@ -1,6 +1,6 @@
 //! Free space of a filesystem in use: the free extents that churn leaves behind.
 
-use super::problem::Problem;
+use super::problem::StudyError;
 use super::small;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -19,19 +19,19 @@ const DRIVE_WRITES: u64 = 2;
 
 /// Lengths of the free extents of a filesystem in use, in blocks.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Used(Vec<u32>);
+pub struct FreeExtentLengths(Vec<u32>);
 
 /// Short form that still distinguishes values.
-impl core::fmt::Debug for Used {
+impl core::fmt::Debug for FreeExtentLengths {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} free extents of {} on average", self.0.len(), self.mean())
     }
 }
 
 /// A device without delays, because file placement does not depend on the drive.
-struct Nothing(Bytes);
+struct InstantDrive(Bytes);
 
-impl Device for Nothing {
+impl Device for InstantDrive {
     fn size(&self) -> Bytes {
         self.0
     }
@@ -47,18 +47,18 @@ impl Device for Nothing {
     fn idle(&mut self, _until: Nanos) {}
 }
 
-impl Used {
+impl FreeExtentLengths {
     /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if `fill` is 0.
     ///
     /// # Errors
     /// The filesystem cannot be created.
-    pub fn by_churn(volume: &VolumeSpec, fill: f64, seed: u64) -> Result<Self, Problem> {
+    pub fn by_churn(volume: &VolumeSpec, fill: f64, seed: u64) -> Result<Self, StudyError> {
         if fill <= 0.0 { Ok(Self::default()) } else { Self::at(volume, fill, small::SIZE, seed) }
     }
 
-    fn at(volume: &VolumeSpec, fill: f64, size: Bytes, seed: u64) -> Result<Self, Problem> {
+    fn at(volume: &VolumeSpec, fill: f64, size: Bytes, seed: u64) -> Result<Self, StudyError> {
         let spec = VolumeSpec { start: Bytes::ZERO, size: None, ..volume.clone() };
-        let mut volume = Volume::format(Nothing(size), spec, Nanos::ZERO)?;
+        let mut volume = Volume::format(InstantDrive(size), spec, Nanos::ZERO)?;
         let kept_free = (volume.size().as_f64() * (1.0 - fill)) as u64;
         let settings = Settings {
             live: Bytes(volume.free_space().0.saturating_sub(kept_free)),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn free_extent_length_depends_on_fill_not_size() {
-        let of = |fill: f64, gb: u64| Used::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap();
+        let of = |fill: f64, gb: u64| FreeExtentLengths::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap();
         for fill in [0.6, 0.9] {
             let means: Vec<f64> = [1, 2, 4].map(|gb| of(fill, gb).mean().as_f64()).into();
             let (low, high) = means.iter().fold((f64::MAX, 0.0_f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));

@@ -7,18 +7,18 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
-use super::comparison::gains::{self, Gain, TimeTrimming};
+use super::comparison::gains::{self, Gain, TrimTimeShare};
 use super::comparison::latency::{BLINK_SECONDS, TestResult};
 use super::comparison::{Comparison, PolicyLatency};
 use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, generation, samples};
 use super::recommendation::Recommendation;
 use super::sensitivity::Assumption;
-use super::untried::Reason as UntriedReason;
+use super::untried::OmissionReason as UntriedReason;
 use super::{Study, policy};
 use alloc::vec;
 use alloc::vec::Vec;
 pub use decision::Rule;
-use finding::{DeletingReason, Finding, Reason, Untested};
+use finding::{DeletingReason, Finding, RecommendationReason, UntestedPolicy};
 use serde::Serialize;
 use trimtab_sim::run::{Provenance, metrics};
 
@@ -58,7 +58,7 @@ pub enum Confidence {
 
 /// Recommendation at another fill level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OtherFill<'a> {
+pub struct FillRecommendation<'a> {
     /// Fill level.
     pub fill: &'a str,
     /// The recommendation.
@@ -86,14 +86,14 @@ pub struct Verdict<'a> {
     /// Gain over batched trims, which most systems use.
     pub gains_over_batched: Vec<Gain<'a>>,
     /// Recommendations at the other fill levels.
-    pub other_fills: Vec<OtherFill<'a>>,
+    pub other_fills: Vec<FillRecommendation<'a>>,
     /// Time that the recommended policy spends trimming, if more than one per cent.
-    pub time_trimming: Option<TimeTrimming>,
+    pub time_trimming: Option<TrimTimeShare>,
     /// Figures of the recommendation itself.
     pub findings: Vec<Finding<'a>>,
     /// Reasons: at most two.
     #[serde(skip)]
-    pub reasons: Vec<Reason<'a>>,
+    pub reasons: Vec<RecommendationReason<'a>>,
     /// Figures that support the verdict.
     #[serde(skip)]
     pub evidence: Vec<Finding<'a>>,
@@ -156,7 +156,7 @@ impl<'a> Verdict<'a> {
 
     /// The policy that was run without a counted discard, if that prevents a recommendation.
     #[must_use]
-    pub fn untested(&self) -> Untested {
+    pub fn untested(&self) -> UntestedPolicy {
         untested(&self.comparison)
     }
 
@@ -168,12 +168,12 @@ impl<'a> Verdict<'a> {
     }
 }
 
-fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<OtherFill<'a>> {
+fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<FillRecommendation<'a>> {
     let fills = comparison.metrics.fills.iter().skip(1).filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
     let one = |fill: &&'a str| {
         let (recommendation, _) = decision::by_months(comparison, fill);
         let gain = over_batched.iter().find(|gain| gain.fill == *fill && Some(gain.policy) == recommendation.policy());
-        OtherFill { fill, recommendation, gain: gain.copied() }
+        FillRecommendation { fill, recommendation, gain: gain.copied() }
     };
     fills.map(one).collect()
 }
@@ -263,10 +263,10 @@ fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     })
 }
 
-fn untested(comparison: &Comparison<'_>) -> Untested {
+fn untested(comparison: &Comparison<'_>) -> UntestedPolicy {
     let metrics = &comparison.metrics;
     let online = metrics.has(policy::ONLINE) && !metrics.is_counted(policy::ONLINE);
     let policy = if online { policy::ONLINE } else { policy::BATCHED };
     let discards = metrics.of_policy(policy).next().map_or(DiscardCount::Unknown, discard_count);
-    Untested { policy, discards }
+    UntestedPolicy { policy, discards }
 }

@@ -16,18 +16,18 @@ use trimtab_sim::simulate::{self, SimulationLoad, SimulationPlan, Trace, Watcher
 
 /// A cell. Its result does not depend on the machine, the time, or other cells.
 #[derive(Clone, Debug)]
-pub struct Cell<T> {
+pub struct SweepCell<T> {
     /// The drive at the requested size.
     pub drive: DriveSpec,
     /// Warning if the drive is too small to have the write amplification of the original.
     pub few: Option<Warning>,
     /// The workload.
-    pub work: Work<T>,
+    pub work: SweepCellWork<T>,
 }
 
 /// The workload of a cell.
 #[derive(Clone, Debug)]
-pub enum Work<T> {
+pub enum SweepCellWork<T> {
     /// Requests on the drive itself.
     Requests {
         /// The simulation and its policy.
@@ -44,13 +44,13 @@ pub enum Work<T> {
     },
 }
 
-impl<T: Trace<Error: Display>> Cell<T> {
+impl<T: Trace<Error: Display>> SweepCell<T> {
     /// All inputs of the result as text, regardless of the source of drive or trace.
     #[must_use]
     pub fn identity(&self) -> String {
         let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
         let work = match &self.work {
-            Work::Requests { plan, content } => {
+            SweepCellWork::Requests { plan, content } => {
                 let load = match &plan.load {
                     SimulationLoad::Trace(trace) => format!("{content} {:?}", trace.fields()),
                     SimulationLoad::Synthetic(addresses) => format!("{addresses:?}"),
@@ -59,7 +59,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 let SimulationPlan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
                 format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
             }
-            Work::Files { ageing, policy } => {
+            SweepCellWork::Files { ageing, policy } => {
                 let Ageing { setup, fill, mix, drive_writes, daily, size, thorough, notes: _, pictured: _ } = ageing.as_ref();
                 let (volume, seed) = (&setup.volume, setup.seed);
                 format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
@@ -80,8 +80,8 @@ impl<T: Trace<Error: Display>> Cell<T> {
     #[must_use]
     pub const fn seed(&self) -> u64 {
         match &self.work {
-            Work::Requests { plan, .. } => plan.seed,
-            Work::Files { ageing, .. } => ageing.setup.seed,
+            SweepCellWork::Requests { plan, .. } => plan.seed,
+            SweepCellWork::Files { ageing, .. } => ageing.setup.seed,
         }
     }
 
@@ -93,7 +93,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), String> {
         let label = format!("drive:{}", self.drive.name);
         match &self.work {
-            Work::Requests { plan, .. } => {
+            SweepCellWork::Requests { plan, .. } => {
                 let mut simulated = match simulate::run(&self.drive, plan, watcher) {
                     Ok(simulated) => simulated,
                     Err(_) if watcher.stopped() => return Ok((self.empty(&label), RunEnd::Interrupted)),
@@ -108,7 +108,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 run.warnings.extend(self.few.clone());
                 Ok((run, end))
             }
-            Work::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),
+            SweepCellWork::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),
         }
     }
 
@@ -122,11 +122,11 @@ impl<T: Trace<Error: Display>> Cell<T> {
     pub fn writes(&self) -> (Bytes, Option<Bytes>) {
         let capacity = Bytes(self.drive.capacity_bytes);
         match &self.work {
-            Work::Requests { plan, .. } => {
+            SweepCellWork::Requests { plan, .. } => {
                 let fill = (u128::from(capacity.0) * u128::from(plan.fill_permille) / 1000) as u64;
                 (Bytes(fill), plan.until_written.map(|amount| amount.of(capacity)))
             }
-            Work::Files { ageing, .. } => {
+            SweepCellWork::Files { ageing, .. } => {
                 let size = capacity.0.min(ageing.size.0) as f64;
                 (Bytes((size * ageing.fill) as u64), Some(Bytes((size * ageing.drive_writes) as u64)))
             }
@@ -139,10 +139,10 @@ impl<T: Trace<Error: Display>> Cell<T> {
         /// Base memory of a run without a drive: histograms, series, first use of code.
         const BASE: u64 = 8 << 20;
         match &self.work {
-            Work::Requests { plan, .. } => {
+            SweepCellWork::Requests { plan, .. } => {
                 let places = match &plan.load {
                     SimulationLoad::Synthetic(a)
-                        if a.trims_of == trimtab_sim::workload::synthetic::TrimsOf::InUse && a.mix.trim_percent > 0 =>
+                        if a.trims_of == trimtab_sim::workload::synthetic::TrimPattern::InUse && a.mix.trim_percent > 0 =>
                     {
                         let smallest = a.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(4096).max(1);
                         self.drive.capacity_bytes / smallest / 8
@@ -162,8 +162,8 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 Bytes(BASE + self.drive.table_bytes() + places + steered)
             }
             // A drive of that size, and copies of drive and filesystem for measurements.
-            Work::Files { ageing, .. } => {
-                let small = crate::study::small::Small::of(&self.drive, ageing.size);
+            SweepCellWork::Files { ageing, .. } => {
+                let small = crate::study::small::SmallDrive::of(&self.drive, ageing.size);
                 Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))
             }
         }
@@ -171,7 +171,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
 }
 
 /// Facts about the drive in addition to its figures.
-impl<T> Cell<T> {
+impl<T> SweepCell<T> {
     /// Over-provisioning (T - U) / U in per cent: as requested or slightly more (whole
     /// superblocks).
     #[must_use]

@@ -9,7 +9,7 @@ use trimtab_drive::rng::{CountedStream, Stream, derive_seed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Design {
     /// Method of choosing points.
-    pub kind: Kind,
+    pub kind: DesignKind,
     /// Number of points, or of base points of a sensitivity design. Given by the axes of a grid.
     pub points: u64,
     /// Seed of the samples.
@@ -18,7 +18,7 @@ pub struct Design {
 
 /// Method of choosing points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DesignKind {
     /// Every combination of values.
     Grid,
     /// Uniform and independent samples.
@@ -34,7 +34,7 @@ pub enum Kind {
     Sensitivity,
 }
 
-impl Kind {
+impl DesignKind {
     /// Their names in plans.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("grid", Self::Grid),
@@ -69,7 +69,7 @@ impl Design {
     #[must_use]
     pub const fn total(&self, axes: usize) -> u64 {
         match self.kind {
-            Kind::Sensitivity => self.points.saturating_mul(axes as u64 + 2),
+            DesignKind::Sensitivity => self.points.saturating_mul(axes as u64 + 2),
             _ => self.points,
         }
     }
@@ -79,11 +79,11 @@ impl Design {
     pub fn unit(&self, point: u64, axes: usize) -> Option<Vec<f64>> {
         let each = |of: &dyn Fn(usize) -> f64| Some((0..axes).map(of).collect());
         match self.kind {
-            Kind::Grid => None,
-            Kind::Random => each(&|axis| self.drawn(point, axis, axes)),
-            Kind::LatinHypercube => each(&|axis| (self.part(point, axis) as f64 + self.drawn(point, axis, axes)) / self.points as f64),
-            Kind::Sobol => each(&|axis| self.sobol(point, axis)),
-            Kind::Sensitivity => {
+            DesignKind::Grid => None,
+            DesignKind::Random => each(&|axis| self.drawn(point, axis, axes)),
+            DesignKind::LatinHypercube => each(&|axis| (self.part(point, axis) as f64 + self.drawn(point, axis, axes)) / self.points as f64),
+            DesignKind::Sobol => each(&|axis| self.sobol(point, axis)),
+            DesignKind::Sensitivity => {
                 let block = axes as u64 + 2;
                 let (base, row) = (point / block, point % block);
                 each(&|axis| self.sobol(base, if row == 1 || row == axis as u64 + 2 { axes + axis } else { axis }))
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
-    fn design(kind: Kind, points: u64) -> Design {
+    fn design(kind: DesignKind, points: u64) -> Design {
         Design { kind, points, seed: 3 }
     }
 
@@ -137,13 +137,13 @@ mod tests {
     fn latin_hypercube_uses_each_part_of_each_axis_once() {
         for points in [1, 2, 3, 10, 100, 1000, 1025] {
             for axis in 0..3 {
-                let part = |point| (design(Kind::LatinHypercube, points).unit(point, 3).unwrap()[axis] * points as f64) as u64;
+                let part = |point| (design(DesignKind::LatinHypercube, points).unit(point, 3).unwrap()[axis] * points as f64) as u64;
                 let parts: BTreeSet<u64> = (0..points).map(part).collect();
                 assert!(parts.len() as u64 == points && parts.last() == Some(&(points - 1)), "{points} {axis}");
             }
         }
         // Uncorrelated: Spearman's coefficient of two permutations of 1000 has a deviation of 0.03.
-        let d = design(Kind::LatinHypercube, 1000);
+        let d = design(DesignKind::LatinHypercube, 1000);
         let (x, y): (Vec<f64>, Vec<f64>) = (0..1000).map(|p| (d.part(p, 0) as f64 - 499.5, d.part(p, 1) as f64 - 499.5)).unzip();
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         assert!((dot(&x, &y) / dot(&x, &x)).abs() < 0.12);
@@ -158,18 +158,18 @@ mod tests {
             let f = |point| d.unit(point, 5).unwrap().iter().map(|u| 1.0 + (u - 0.5) / 2.0).product::<f64>();
             ((0..1024).map(f).sum::<f64>() / 1024.0 - 1.0).abs()
         };
-        assert!(off(Kind::Sobol) < 1e-3 && off(Kind::Random) < 0.05, "{} {}", off(Kind::Sobol), off(Kind::Random));
+        assert!(off(DesignKind::Sobol) < 1e-3 && off(DesignKind::Random) < 0.05, "{} {}", off(DesignKind::Sobol), off(DesignKind::Random));
     }
 
     #[test]
     fn unit_depends_on_seed_and_stays_in_cube() {
-        for kind in [Kind::Random, Kind::LatinHypercube, Kind::Sobol, Kind::Sensitivity] {
+        for kind in [DesignKind::Random, DesignKind::LatinHypercube, DesignKind::Sobol, DesignKind::Sensitivity] {
             let (one, other) = (design(kind, 64), Design { seed: 4, ..design(kind, 64) });
             let all = |d: Design| (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>();
             assert!(all(one) == all(one) && all(one) != all(other), "{kind:?}");
             assert!(all(one).iter().flatten().all(|u| (0.0..1.0).contains(u)), "{kind:?}");
         }
-        assert!(Kind::Sobol.check(1 << 17, 2).is_err() && Kind::Sensitivity.check(64, 200).is_err());
-        assert!(Kind::Sobol.check(1 << 16, 256).is_ok() && Kind::Random.check(1 << 20, 1000).is_ok());
+        assert!(DesignKind::Sobol.check(1 << 17, 2).is_err() && DesignKind::Sensitivity.check(64, 200).is_err());
+        assert!(DesignKind::Sobol.check(1 << 16, 256).is_ok() && DesignKind::Random.check(1 << 20, 1000).is_ok());
     }
 }

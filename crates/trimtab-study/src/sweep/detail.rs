@@ -1,14 +1,14 @@
 //! Tables of stored details: points of series, and buckets of histograms.
 
 use super::keep::Detail;
-use super::table::{Cells, Column, Outcome, Row};
+use super::table::{Cells, Column, CellOutcome, SweepRow};
 use alloc::borrow::ToOwned as _;
 use alloc::vec::Vec;
 use trimtab_sim::run::Axis;
 
 /// Every point of every series, in cell order.
 #[must_use]
-pub fn series(rows: &[Row]) -> Vec<Column> {
+pub fn series(rows: &[SweepRow]) -> Vec<Column> {
     let all = || {
         details(rows)
             .flat_map(|(cell, detail)| detail.series.iter().flat_map(move |kept| kept.points.iter().map(move |point| (cell, kept, *point))))
@@ -27,7 +27,7 @@ pub fn series(rows: &[Row]) -> Vec<Column> {
 
 /// Every non-empty bucket, in cell order.
 #[must_use]
-pub fn histograms(rows: &[Row]) -> Vec<Column> {
+pub fn histograms(rows: &[SweepRow]) -> Vec<Column> {
     let all = || {
         details(rows).flat_map(|(cell, detail)| {
             detail.histograms.iter().flat_map(move |(kind, buckets)| buckets.iter().map(move |bucket| (cell, kind, *bucket)))
@@ -42,6 +42,6 @@ pub fn histograms(rows: &[Row]) -> Vec<Column> {
     ]
 }
 
-fn details(rows: &[Row]) -> impl Iterator<Item = (u64, &Detail)> {
-    rows.iter().filter_map(|row| if let Outcome::Finished { detail, .. } = &row.outcome { Some((row.cell, detail)) } else { None })
+fn details(rows: &[SweepRow]) -> impl Iterator<Item = (u64, &Detail)> {
+    rows.iter().filter_map(|row| if let CellOutcome::Finished { detail, .. } = &row.outcome { Some((row.cell, detail)) } else { None })
 }

@@ -19,11 +19,11 @@ pub struct Filter {
 struct Condition {
     axis: usize,
     said: String,
-    allowed: Allowed,
+    allowed: AllowedValues,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Allowed {
+enum AllowedValues {
     /// Matches the text or the number of one of these.
     These(Vec<String>),
     /// Matches numbers of a closed interval.
@@ -73,9 +73,9 @@ impl Condition {
             return Err(format!("the plan has no axis '{key}'; {near}"));
         };
         let allowed = match value.split_once("..").map(|(from, to)| (number(from), number(to))) {
-            Some((Some(from), Some(to))) if from <= to => Allowed::Between(from, to),
+            Some((Some(from), Some(to))) if from <= to => AllowedValues::Between(from, to),
             Some(_) => return Err(format!("{key}: '{value}' is not a range of numbers, sizes or durations from low to high")),
-            None => Allowed::These(value.split(',').map(|one| one.trim().to_owned()).collect()),
+            None => AllowedValues::These(value.split(',').map(|one| one.trim().to_owned()).collect()),
         };
         // A continuous axis has no list of values.
         let listed = plan.axes[axis].len().map(|len| (0..len).any(|nth| allowed.has(&plan.axes[axis].nth(nth))));
@@ -86,7 +86,7 @@ impl Condition {
     }
 }
 
-impl Allowed {
+impl AllowedValues {
     fn has(&self, value: &Value) -> bool {
         let written = value.to_string();
         let is = value.number().or_else(|| number(&written));

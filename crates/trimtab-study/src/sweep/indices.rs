@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 /// Figures of one base point of the design.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct DesignSample {
     /// At the row of A.
     pub a: f64,
     /// At the row of B.
@@ -32,7 +32,7 @@ pub struct Indices {
 
 /// The indices of each input. `None` with fewer than two samples, or for a constant figure.
 #[must_use]
-pub fn indices(samples: &[Sample]) -> Option<Vec<Indices>> {
+pub fn indices(samples: &[DesignSample]) -> Option<Vec<Indices>> {
     let n = samples.len() as f64;
     let inputs = samples.first()?.mixed.len();
     let mean = samples.iter().map(|sample| sample.a + sample.b).sum::<f64>() / (2.0 * n);
@@ -84,14 +84,14 @@ pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
 mod tests {
     use super::*;
     use core::f64::consts::PI;
-    use trimtab_study::sweep::design::{Design, Kind};
+    use trimtab_study::sweep::design::{Design, DesignKind};
 
-    fn samples(inputs: usize, cells: u64, f: impl Fn(&[f64]) -> f64) -> Vec<Sample> {
-        let design = Design { kind: Kind::Sensitivity, points: cells, seed: 1 };
+    fn samples(inputs: usize, cells: u64, f: impl Fn(&[f64]) -> f64) -> Vec<DesignSample> {
+        let design = Design { kind: DesignKind::Sensitivity, points: cells, seed: 1 };
         let at = |point: u64| f(&design.unit(point, inputs).unwrap());
         let each = inputs as u64 + 2;
         let sample =
-            |base: u64| Sample { a: at(base * each), b: at(base * each + 1), mixed: (2..each).map(|i| at(base * each + i)).collect() };
+            |base: u64| DesignSample { a: at(base * each), b: at(base * each + 1), mixed: (2..each).map(|i| at(base * each + i)).collect() };
         (0..cells).map(sample).collect()
     }
 
@@ -156,7 +156,7 @@ mod tests {
     /// Two points: mean 1 and variance 4/3; half sums 1/2 and 2 give 0.375 and 1.5.
     #[test]
     fn indices_need_at_least_two_points() {
-        let sample = |a, b, mixed| Sample { a, b, mixed: alloc::vec![mixed] };
+        let sample = |a, b, mixed| DesignSample { a, b, mixed: alloc::vec![mixed] };
         let both = [sample(0.0, 2.0, 1.0), sample(2.0, 0.0, 0.0)];
         let index = indices(&both).unwrap()[0];
         assert!((index.first - 1.125).abs() < 1e-12 && (index.total - 0.9375).abs() < 1e-12, "{index:?}");

@@ -16,9 +16,9 @@ const HISTOGRAMS: &str = "histograms";
 
 /// Selection of details to store; empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keep(BTreeSet<String>);
+pub struct DetailSelection(BTreeSet<String>);
 
-impl Keep {
+impl DetailSelection {
     /// Adds `series` (all), `series:NAME`, or `histograms`.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Keep {
     pub fn of(&self, run: &Run) -> Detail {
         let series = run.series.iter().filter(|series| self.keeps(&series.name)).map(|series| {
             let points = series.x.iter().zip(&series.y).filter(|(_, y)| y.is_finite()).map(|(x, y)| (*x, *y));
-            Kept {
+            StoredSeries {
                 name: series.name.clone(),
                 over: series.axis.name().to_owned(),
                 unit: series.unit.name().to_owned(),
@@ -77,7 +77,7 @@ impl Keep {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// Series.
-    pub series: Vec<Kept>,
+    pub series: Vec<StoredSeries>,
     /// Latencies by kind of operation: upper bound of each bucket in nanoseconds, and its count.
     pub histograms: Vec<(String, Vec<(u64, u64)>)>,
 }
@@ -92,7 +92,7 @@ impl Detail {
 
 /// A stored series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredSeries {
     /// Its name.
     pub name: String,
     /// `time` or `bytes-written`.

@@ -1,9 +1,9 @@
 //! A plan as read from its file: base, axes and design. Errors give line and key.
 
-use super::cell::Cell;
-use super::design::{Design, Kind};
+use super::cell::SweepCell;
+use super::design::{Design, DesignKind};
 use super::hash::{MODEL, short_hash};
-use super::keep::Keep;
+use super::keep::DetailSelection;
 use super::settings::{self, SettingError, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
@@ -38,7 +38,7 @@ pub struct Plan {
     /// Seed of the first repeat.
     pub seed: u64,
     /// Details stored with each run.
-    pub keep: Keep,
+    pub keep: DetailSelection,
 }
 
 /// An error in a plan, with its position.
@@ -68,7 +68,7 @@ impl core::error::Error for PlanError {}
 
 /// Position of a cell in its plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct CellPlace {
     /// The value on each axis.
     pub values: Vec<Value>,
     /// The point of the design.
@@ -81,7 +81,7 @@ pub struct Place {
 
 /// Name of an impossible cell: a hash of its position and the reason.
 #[must_use]
-pub fn id_of_impossible(place: &Place, reason: &str) -> String {
+pub fn id_of_impossible(place: &CellPlace, reason: &str) -> String {
     short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
 }
 
@@ -91,7 +91,7 @@ impl Plan {
     /// # Errors
     /// The first error. [`Plan::check`] verifies later that drives and parameters exist.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
-        Reader::new(text).plan()
+        PlanReader::new(text).plan()
     }
 
     /// Total number of cells.
@@ -103,7 +103,7 @@ impl Plan {
     /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis changes
     /// first.
     #[must_use]
-    pub fn place(&self, cell: u64) -> Place {
+    pub fn place(&self, cell: u64) -> CellPlace {
         let (point, repeat) = (cell / self.repeats, cell % self.repeats);
         let values = match self.design.unit(point, self.axes.len()) {
             Some(unit) => self.axes.iter().zip(unit).map(|(axis, place)| axis.at(place)).collect(),
@@ -120,14 +120,14 @@ impl Plan {
                 values
             }
         };
-        Place { values, point, repeat, seed: self.seed.wrapping_add(repeat) }
+        CellPlace { values, point, repeat, seed: self.seed.wrapping_add(repeat) }
     }
 
     /// The cell at a position.
     ///
     /// # Errors
     /// Why the cell is impossible: the values do not form a valid drive, filesystem or workload.
-    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
+    pub fn cell<S: Sources>(&self, place: &CellPlace, sources: &S) -> Result<SweepCell<S::Trace>, SettingError> {
         let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
         let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
         settings::resolve(&all, place.seed, sources)
@@ -152,7 +152,7 @@ impl Plan {
     /// The first invalid parameter or value, with its line.
     pub fn check<S: Sources>(&self, sources: &S) -> Result<(), PlanError> {
         let first: Vec<Value> = self.axes.iter().map(|axis| axis.nth(0)).collect();
-        let place = |values: Vec<Value>| Place { values, point: 0, repeat: 0, seed: self.seed };
+        let place = |values: Vec<Value>| CellPlace { values, point: 0, repeat: 0, seed: self.seed };
         self.refuse(self.cell(&place(first.clone()), sources).err(), None)?;
         for (at, axis) in self.axes.iter().enumerate() {
             for (value, line) in axis.probes() {
@@ -175,15 +175,15 @@ impl Plan {
     }
 }
 
-struct Reader<'a> {
+struct PlanReader<'a> {
     text: &'a str,
     /// Offsets of the line ends.
     ends: Vec<usize>,
 }
 
-type Entry<'d, 'i> = (&'d Spanned<DeString<'i>>, &'d Spanned<DeValue<'i>>);
+type TomlEntry<'d, 'i> = (&'d Spanned<DeString<'i>>, &'d Spanned<DeValue<'i>>);
 
-impl<'a> Reader<'a> {
+impl<'a> PlanReader<'a> {
     fn new(text: &'a str) -> Self {
         Self { text, ends: text.match_indices('\n').map(|(at, _)| at).collect() }
     }
@@ -249,8 +249,8 @@ impl<'a> Reader<'a> {
         Ok(plan)
     }
 
-    fn keep(&self, value: Option<&Spanned<DeValue<'_>>>) -> Result<Keep, PlanError> {
-        let (mut keep, key) = (Keep::default(), "keep");
+    fn keep(&self, value: Option<&Spanned<DeValue<'_>>>) -> Result<DetailSelection, PlanError> {
+        let (mut keep, key) = (DetailSelection::default(), "keep");
         let Some(value) = value else { return Ok(keep) };
         let DeValue::Array(list) = value.get_ref() else {
             return self.wrong(value.span().start, key, "must be a list: [\"series:waf\", \"histograms\"]");
@@ -306,7 +306,7 @@ impl<'a> Reader<'a> {
         prefix: &str,
         take: &mut dyn FnMut(String, &'d Spanned<DeValue<'i>>) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
-        let mut entries: Vec<Entry<'d, 'i>> = table.iter().collect();
+        let mut entries: Vec<TomlEntry<'d, 'i>> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
             let key = joined(prefix, key.get_ref());
@@ -424,16 +424,16 @@ impl<'a> Reader<'a> {
                 })
             }
         };
-        let plain = Design { kind: Kind::Grid, points: 1, seed };
+        let plain = Design { kind: DesignKind::Grid, points: 1, seed };
         let Some(value) = value else { return steps(plain) };
         let table = self.table(value, "design")?;
         self.known(table, "design", &["kind", "points", "seed"])?;
-        let names: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = DesignKind::NAMES.iter().map(|(name, _)| *name).collect();
         let kind = match table.get("kind") {
-            None => Kind::Grid,
+            None => DesignKind::Grid,
             Some(kind) => {
                 let said = self.value(kind, "design.kind")?.to_string();
-                match Kind::NAMES.iter().find(|(name, _)| *name == said) {
+                match DesignKind::NAMES.iter().find(|(name, _)| *name == said) {
                     Some((_, kind)) => *kind,
                     None => {
                         let hint = nearest(&said, &names)
@@ -447,8 +447,8 @@ impl<'a> Reader<'a> {
         let points = self.count(table.get("points"), "design.points", 1, CELLS_MAX)?;
         let at = value.span().start;
         match (kind, points) {
-            (Kind::Grid, None) => steps(Design { seed, ..plain }),
-            (Kind::Grid, Some(_)) => self.wrong(at, "design.points", "the axes determine the number of points of a grid"),
+            (DesignKind::Grid, None) => steps(Design { seed, ..plain }),
+            (DesignKind::Grid, Some(_)) => self.wrong(at, "design.points", "the axes determine the number of points of a grid"),
             (_, None) => self.wrong(at, "design.points", "this design needs a number of points"),
             (_, Some(points)) => match kind.check(points, axes.len()) {
                 Ok(()) => Ok(Design { kind, points, seed }),

@@ -1,13 +1,13 @@
 //! A sweep as a document: best policy by place, response of figures to axes, sensitivity.
 
 use super::MODEL;
-use super::design::Kind;
+use super::design::DesignKind;
 use super::filter::Filter;
-use super::indices::{self, Sample};
+use super::indices::{self, DesignSample};
 use super::plan::Plan;
-use super::table::{Outcome, Row};
+use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
-use crate::document::{Block, Chart, ChartKind, Document, Line, Plane, PlaneCells, SHADES, Section, Table};
+use crate::document::{SectionBlock, Chart, ChartKind, Document, ChartLine, Plane, PlaneCells, SHADES, Section, Table};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -52,7 +52,7 @@ struct SweepView<'a> {
 }
 
 /// Text of a place, given by bins of axes.
-type Written<'a> = dyn Fn(&[(usize, usize)]) -> String + 'a;
+type PlaceFormatter<'a> = dyn Fn(&[(usize, usize)]) -> String + 'a;
 
 struct Bins {
     values: Vec<Value>,
@@ -63,11 +63,11 @@ struct Bins {
 
 /// Renders the cells that pass `filter`. `only` replaces the default columns if not empty.
 #[must_use]
-pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
+pub fn document(plan: &Plan, rows: &[SweepRow], filter: &Filter, only: &[String]) -> Document {
     let all = rows.len() as u64;
-    let rows: Vec<Row> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
+    let rows: Vec<SweepRow> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
     let (look, rows) = (SweepView::of(plan, &rows, filter, only), rows.as_slice());
-    let failed = rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed(_))).count();
+    let failed = rows.iter().filter(|row| matches!(row.outcome, CellOutcome::Failed(_))).count();
     let missing = plan.cells().saturating_sub(all);
     let finished = grouped(look.cells.len() as u64);
     let count = match filter.in_words() {
@@ -76,7 +76,7 @@ pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> 
             format!("{words}: {finished} finished and {failed} failed; {missing} of all {} cells missing", grouped(plan.cells()))
         }
     };
-    let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![Block::Table(look.axes())], look.filters()].concat())];
+    let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![SectionBlock::Table(look.axes())], look.filters()].concat())];
     sections.extend(look.best());
     sections.extend(look.sensitivity(rows));
     for figure in &look.figures {
@@ -93,9 +93,9 @@ pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> 
 }
 
 impl<'a> SweepView<'a> {
-    fn of(plan: &'a Plan, rows: &'a [Row], filter: &Filter, only: &[String]) -> Self {
+    fn of(plan: &'a Plan, rows: &'a [SweepRow], filter: &Filter, only: &[String]) -> Self {
         let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
-        let places = |row: &Row| {
+        let places = |row: &SweepRow| {
             plan.axes.iter().zip(plan.place(row.cell).values).zip(&bins).map(|((axis, value), bins)| bins.find(axis, &value)).collect()
         };
         let cells: Vec<_> = rows.iter().filter_map(|row| Some((places(row), row.figures()?))).collect();
@@ -121,7 +121,7 @@ impl<'a> SweepView<'a> {
 
     /// True if points are sampled, so that cells of a place differ in more than the policy.
     fn drawn(&self) -> bool {
-        self.plan.design.kind != Kind::Grid
+        self.plan.design.kind != DesignKind::Grid
     }
 
     fn axes(&self) -> Table {
@@ -134,7 +134,7 @@ impl<'a> SweepView<'a> {
         table
     }
 
-    fn filters(&self) -> Vec<Block> {
+    fn filters(&self) -> Vec<SectionBlock> {
         let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
         for (place, figures) in &self.cells {
             let sums = places.entry(place).or_insert_with(|| alloc::vec![(0.0, 0); self.figures.len()]);
@@ -149,7 +149,7 @@ impl<'a> SweepView<'a> {
         }
         let axes = self.plan.axes.iter().zip(&self.bins).map(|(axis, bins)| (axis.key.clone(), bins.labels.clone())).collect();
         let places = places.into_iter().map(|(place, sums)| PlaneCells { place: place.to_vec(), sums }).collect();
-        alloc::vec![Block::Plane(Plane { axes, figures: self.figures.clone(), places })]
+        alloc::vec![SectionBlock::Plane(Plane { axes, figures: self.figures.clone(), places })]
     }
 
     fn best(&self) -> Option<Section> {
@@ -157,16 +157,16 @@ impl<'a> SweepView<'a> {
         let others: Vec<usize> = (0..self.bins.len()).filter(|axis| *axis != policy).take(2).collect();
         let one = |(figure, better): &(&str, Better)| {
             let words = |place: &[(usize, usize)]| self.best_at(figure, *better, policy, place).unwrap_or_default();
-            Block::Table(self.plane(&format!("Best policy by {figure}"), &others, &words))
+            SectionBlock::Table(self.plane(&format!("Best policy by {figure}"), &others, &words))
         };
-        let shown: Vec<Block> = SHOWN.iter().filter(|(name, _)| self.figures.iter().any(|figure| figure == name)).map(one).collect();
+        let shown: Vec<SectionBlock> = SHOWN.iter().filter(|(name, _)| self.figures.iter().any(|figure| figure == name)).map(one).collect();
         let text = if self.drawn() {
             "The policy with the best mean at each place; several if they are within 1 % or two standard errors, because points are sampled and cells of a place also differ \
              in the other axes. Blank if a policy has fewer than two cells there; use a grid, repeats do not help."
         } else {
             "The policy with the best mean at each place; several if they are within 1 %. Blank if policies have different numbers of cells there."
         };
-        (!shown.is_empty()).then(|| Section::new("Best policy", [alloc::vec![Block::Text(text.to_owned())], shown].concat()))
+        (!shown.is_empty()).then(|| Section::new("Best policy", [alloc::vec![SectionBlock::Text(text.to_owned())], shown].concat()))
     }
 
     /// The best policies of a place by a figure; `None` if they are not comparable.
@@ -187,7 +187,7 @@ impl<'a> SweepView<'a> {
         Some(known.iter().zip(labels).filter(|(one, _)| near(one)).map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(", "))
     }
 
-    fn plane(&self, caption: &str, axes: &[usize], cell: &Written<'_>) -> Table {
+    fn plane(&self, caption: &str, axes: &[usize], cell: &PlaceFormatter<'_>) -> Table {
         let key = |axis: usize| self.plan.axes[axis].key.as_str();
         let labels = |axis: usize| self.bins[axis].labels.iter().map(String::as_str);
         let (rows, columns) = (axes.first().copied(), axes.get(1).copied());
@@ -206,20 +206,20 @@ impl<'a> SweepView<'a> {
         table
     }
 
-    fn response(&self, figure: &str) -> Vec<Block> {
+    fn response(&self, figure: &str) -> Vec<SectionBlock> {
         let lines_by = self
             .policy()
             .or_else(|| (0..self.bins.len()).find(|axis| self.bins[*axis].is_words() && self.bins[*axis].labels.len() <= LINES));
-        let mut blocks: Vec<Block> =
+        let mut blocks: Vec<SectionBlock> =
             (0..self.bins.len()).filter_map(|axis| self.along(figure, axis, lines_by.filter(|by| *by != axis))).collect();
         let others: Vec<usize> = (0..self.bins.len()).filter(|axis| Some(*axis) != lines_by || self.bins.len() == 2).take(3).collect();
         for (n, a) in others.iter().enumerate() {
-            blocks.extend(others[n + 1..].iter().map(|b| Block::Table(self.heat(figure, *a, *b))));
+            blocks.extend(others[n + 1..].iter().map(|b| SectionBlock::Table(self.heat(figure, *a, *b))));
         }
         blocks
     }
 
-    fn along(&self, figure: &str, axis: usize, by: Option<usize>) -> Option<Block> {
+    fn along(&self, figure: &str, axis: usize, by: Option<usize>) -> Option<SectionBlock> {
         let (bins, key) = (&self.bins[axis], &self.plan.axes[axis].key);
         let groups: Vec<(String, Vec<(usize, usize)>)> = match by {
             Some(by) => {
@@ -235,13 +235,13 @@ impl<'a> SweepView<'a> {
         } else {
             let line = |(name, group): (String, Vec<(usize, usize)>)| {
                 let points = bins.at.iter().enumerate().filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?))).collect();
-                Line { name, points }
+                ChartLine { name, points }
             };
             ChartKind::Lines { lines: groups.into_iter().map(line).filter(|line| !line.points.is_empty()).collect(), marks: Vec::new() }
         };
         let empty = matches!(&kind, ChartKind::Lines { lines, .. } if lines.is_empty());
         (!empty)
-            .then(|| Block::Chart(Chart { title: format!("{figure} over {key}"), x_label: key.clone(), y_label: figure.to_owned(), kind }))
+            .then(|| SectionBlock::Chart(Chart { title: format!("{figure} over {key}"), x_label: key.clone(), y_label: figure.to_owned(), kind }))
     }
 
     fn heat(&self, figure: &str, a: usize, b: usize) -> Table {
@@ -259,19 +259,19 @@ impl<'a> SweepView<'a> {
     }
 
     /// Sensitivity of each figure, if the design supports it.
-    fn sensitivity(&self, rows: &[Row]) -> Option<Section> {
+    fn sensitivity(&self, rows: &[SweepRow]) -> Option<Section> {
         let text = match self.plan.design.kind {
-            Kind::Grid => {
+            DesignKind::Grid => {
                 "Share of the variance over the grid that disappears if only this axis is known (alone), and that remains if all others are known (with others). All values count as \
                  equally likely; variation between them is ignored."
             }
-            Kind::Sensitivity => {
+            DesignKind::Sensitivity => {
                 "Sobol' indices: share of the variance that disappears if only this axis is known (alone), and that remains if all others are known (with others), with its standard error."
             }
-            Kind::Random | Kind::LatinHypercube | Kind::Sobol => return None,
+            DesignKind::Random | DesignKind::LatinHypercube | DesignKind::Sobol => return None,
         };
         let keys: Vec<&str> = self.plan.axes.iter().map(|axis| axis.key.as_str()).collect();
-        let mut blocks = alloc::vec![Block::Text(text.to_owned())];
+        let mut blocks = alloc::vec![SectionBlock::Text(text.to_owned())];
         for figure in &self.figures {
             let Some(indices) = self.indices(figure, rows) else { continue };
             let estimated = indices.iter().any(|(.., error)| error.is_some());
@@ -282,13 +282,13 @@ impl<'a> SweepView<'a> {
                 let percent = |share: f64| format!("{:.0} %", 100.0 * share);
                 table.row([Some((*key).to_owned()), Some(percent(first)), Some(percent(total)), error.map(percent)].into_iter().flatten());
             }
-            blocks.push(Block::Table(table));
+            blocks.push(SectionBlock::Table(table));
         }
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
     /// First and total index of each axis, and the latter's error; `None` if cells are missing.
-    fn indices(&self, figure: &str, rows: &[Row]) -> Option<Vec<(f64, f64, Option<f64>)>> {
+    fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64, Option<f64>)>> {
         let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
         for row in rows {
             let value = row.figures()?.get(figure)?;
@@ -297,28 +297,28 @@ impl<'a> SweepView<'a> {
         }
         let means: Option<Vec<f64>> = points.iter().map(|(sum, count)| (*count > 0).then(|| sum / *count as f64)).collect();
         let means = means?;
-        if self.plan.design.kind == Kind::Grid {
+        if self.plan.design.kind == DesignKind::Grid {
             let lens: Option<Vec<usize>> = self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
             return Some(indices::of_grid(&means, &lens?)?.into_iter().map(|(first, total)| (first, total, None)).collect());
         }
-        let sample = |block: &[f64]| Sample { a: block[0], b: block[1], mixed: block[2..].to_vec() };
-        let samples: Vec<Sample> = means.chunks_exact(self.plan.axes.len() + 2).map(sample).collect();
+        let sample = |block: &[f64]| DesignSample { a: block[0], b: block[1], mixed: block[2..].to_vec() };
+        let samples: Vec<DesignSample> = means.chunks_exact(self.plan.axes.len() + 2).map(sample).collect();
         Some(indices::indices(&samples)?.into_iter().map(|i| (i.first, i.total, Some(i.total_error))).collect())
     }
 
-    fn failures(&self, rows: &[Row]) -> Option<Section> {
+    fn failures(&self, rows: &[SweepRow]) -> Option<Section> {
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         rows.iter().for_each(|row| {
-            if let Outcome::Failed(reason) = &row.outcome {
+            if let CellOutcome::Failed(reason) = &row.outcome {
                 *reasons.entry(reason).or_default() += 1;
             }
         });
         let mut table = Table::new("Cells that failed", &["reason", "cells"]);
         reasons.iter().for_each(|(reason, count)| table.row([(*reason).to_owned(), grouped(*count)]));
-        (!reasons.is_empty()).then(|| Section::new("Failed", alloc::vec![Block::Table(table)]))
+        (!reasons.is_empty()).then(|| Section::new("Failed", alloc::vec![SectionBlock::Table(table)]))
     }
 
-    fn listed(&self, rows: &[Row]) -> Section {
+    fn listed(&self, rows: &[SweepRow]) -> Section {
         let keys = self.plan.axes.iter().map(|axis| axis.key.as_str());
         let header: Vec<&str> = core::iter::once("cell").chain(keys).chain(self.figures.iter().map(String::as_str)).collect();
         let mut table = Table::new("Cells", &header);
@@ -332,8 +332,8 @@ impl<'a> SweepView<'a> {
             "The first {LISTED} of {} cells; results.parquet and 'trimtab sweep export' have all cells and figures.",
             grouped(rows.len() as u64)
         );
-        let text = (rows.len() > LISTED).then_some(Block::Text(more));
-        Section::new("All cells", text.into_iter().chain([Block::Table(table)]).collect())
+        let text = (rows.len() > LISTED).then_some(SectionBlock::Text(more));
+        Section::new("All cells", text.into_iter().chain([SectionBlock::Table(table)]).collect())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Converts settings to a cell. This module alone knows the parameters of a plan.
 
-use super::cell::{Cell, Work};
+use super::cell::{SweepCell, SweepCellWork};
 use super::value::Value;
 use crate::study::ageing::{self, Ageing};
 use crate::study::modelled::{Setup, volume_named};
 use crate::study::small;
-use crate::study::used::Used;
+use crate::study::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -24,9 +24,9 @@ use trimtab_sim::run::Warning;
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, Trace};
-use trimtab_sim::trace::Reading;
+use trimtab_sim::trace::TraceReadOptions;
 use trimtab_sim::volume::VolumeSpec;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
 
 /// Sections of parameters.
 pub const SECTIONS: [&str; 4] = ["drive", "policy", "volume", "workload"];
@@ -72,14 +72,14 @@ pub trait Sources {
     ///
     /// # Errors
     /// Why it cannot be read.
-    fn trace(&self, path: &str, asked: &Asked) -> Result<(Self::Trace, String), String>;
+    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(Self::Trace, String), String>;
 }
 
 /// Options for reading and replaying a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct TraceReplayOptions {
     /// Parse options.
-    pub reading: Reading,
+    pub reading: TraceReadOptions,
     /// When to issue requests.
     pub timing: Timing,
 }
@@ -104,12 +104,12 @@ impl SettingError {
 }
 
 /// Settings below `drive.` and so on, by local name. Used ones are removed; the rest are unknown.
-struct Section<'a> {
+struct SettingSection<'a> {
     name: &'static str,
     values: BTreeMap<&'a str, &'a Value>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> SettingSection<'a> {
     fn of(name: &'static str, settings: &'a [(&'a str, &'a Value)]) -> Self {
         let inside = |key: &'a str| key.strip_prefix(name)?.strip_prefix('.');
         Self { name, values: settings.iter().filter_map(|(key, value)| Some((inside(key)?, *value))).collect() }
@@ -153,7 +153,7 @@ impl<'a> Section<'a> {
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
+pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<SweepCell<S::Trace>, SettingError> {
     check_keys(settings)?;
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
@@ -163,14 +163,14 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
             return Err(SettingError::of(*key, format!("unknown section '{section}'; {hint}")));
         }
     }
-    let drive = match drive(Section::of("drive", settings), sources) {
+    let drive = match drive(SettingSection::of("drive", settings), sources) {
         Err(wrong) if wrong.key.is_some() => return Err(wrong),
         // Errors of a single parameter come first.
         drive => drive,
     };
-    let policy = policy(&mut Section::of("policy", settings))?;
-    let mut workload = Section::of("workload", settings);
-    let volume = Section::of("volume", settings);
+    let policy = policy(&mut SettingSection::of("policy", settings))?;
+    let mut workload = SettingSection::of("workload", settings);
+    let volume = SettingSection::of("volume", settings);
     let name = workload.take("name").map_or_else(|| "random".to_owned(), ToString::to_string);
     if name == ageing::CHURN {
         return files(drive?.drive, policy, workload, volume, seed);
@@ -180,15 +180,15 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
     }
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
-    let Changed { drive, few } = drive?;
+    let ModifiedDrive { drive, few } = drive?;
     // Rejects a cell that its run would refuse, so that the plan check reports it.
     trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| SettingError::together(refused.to_string()))?;
-    Ok(Cell { drive: drive.spec, few, work: Work::Requests { plan: Box::new(plan), content } })
+    Ok(SweepCell { drive: drive.spec, few, work: SweepCellWork::Requests { plan: Box::new(plan), content } })
 }
 
 /// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
 /// the proportions of the named drive remain.
-fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, SettingError> {
+fn drive<S: Sources>(mut section: SettingSection<'_>, sources: &S) -> Result<ModifiedDrive, SettingError> {
     let name = section
         .take("name")
         .ok_or_else(|| SettingError::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
@@ -200,9 +200,9 @@ fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, S
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, SettingError> {
+pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<ModifiedDrive, SettingError> {
     check_keys(settings)?;
-    changed_by(drive, Section::of("drive", settings))
+    changed_by(drive, SettingSection::of("drive", settings))
 }
 
 /// Rejects overlong names, because each dot means a nested table.
@@ -218,26 +218,26 @@ fn check_keys(settings: &[(&str, &Value)]) -> Result<(), SettingError> {
 
 /// A drive with other parameters.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct ModifiedDrive {
     /// The drive.
     pub drive: Drive,
     /// Warning if the capacity leaves too few superblocks for reliable figures.
     pub few: Option<Warning>,
 }
 
-fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, SettingError> {
+fn changed_by(drive: Drive, mut section: SettingSection<'_>) -> Result<ModifiedDrive, SettingError> {
     let capacity = section.parsed::<Bytes>("capacity")?;
     let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
     let made = at_capacity(drive.clone(), capacity, asked, &section)?;
     // The full-size drive with the same other settings.
     let full = capacity.and_then(|_| at_capacity(drive, None, asked, &section).ok());
     let few = full.and_then(|full| few::superblocks(&full.spec, &made.spec));
-    Ok(Changed { drive: made, few })
+    Ok(ModifiedDrive { drive: made, few })
 }
 
 /// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
 /// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
-fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
+fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &SettingSection<'_>) -> Result<Drive, SettingError> {
     let as_is = of_capacity(drive.clone(), capacity, asked, section);
     if capacity.is_none() || section.values.contains_key("flash.geometry.pages_per_block") {
         return as_is;
@@ -250,7 +250,7 @@ fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, sectio
 }
 
 /// As [`at_capacity`], with unchanged superblocks.
-fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
+fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &SettingSection<'_>) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
@@ -359,7 +359,7 @@ fn meant(word: &str, known: &[&str]) -> String {
 }
 
 /// The policy; `None` for the workload's own, which trims immediately.
-fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, SettingError> {
+fn policy(section: &mut SettingSection<'_>) -> Result<Option<PolicySpec>, SettingError> {
     let name = section.take("name").map(ToString::to_string);
     let Some(mut text) = name else {
         return match section.values.keys().next() {
@@ -381,7 +381,7 @@ fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, SettingError>
 #[expect(clippy::type_complexity, reason = "three things that belong together once")]
 fn load<S: Sources>(
     name: &str,
-    section: &mut Section<'_>,
+    section: &mut SettingSection<'_>,
     sources: &S,
 ) -> Result<(SimulationLoad<S::Trace>, String, Option<Amount>), SettingError> {
     let three = Some(Amount::Capacities(DRIVE_WRITES));
@@ -418,7 +418,7 @@ fn load<S: Sources>(
     Ok((SimulationLoad::Synthetic(addresses(pattern, section)?), String::new(), three))
 }
 
-fn asked(section: &mut Section<'_>) -> Result<Asked, SettingError> {
+fn asked(section: &mut SettingSection<'_>) -> Result<TraceReplayOptions, SettingError> {
     let timing = match (section.number("rate", 0.001, 1e9)?, section.whole("closed_loop", 1, 65_536)?) {
         (Some(rate), None) => Timing::Rate(rate),
         (None, Some(depth)) => Timing::ClosedLoop(depth),
@@ -427,18 +427,18 @@ fn asked(section: &mut Section<'_>) -> Result<Asked, SettingError> {
             return Err(SettingError::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
         }
     };
-    let reading = Reading { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
-    Ok(Asked { reading, timing })
+    let reading = TraceReadOptions { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
+    Ok(TraceReplayOptions { reading, timing })
 }
 
-fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, SettingError> {
+fn addresses(pattern: Pattern, section: &mut SettingSection<'_>) -> Result<Addresses, SettingError> {
     let sizes = match section.take("size") {
         None => alloc::vec![(4096, 1)],
         Some(value) => sizes(&value.to_string()).map_err(|text| SettingError::of("workload.size", text))?,
     };
     let trims_of = match section.take("trims_of").map(ToString::to_string).as_deref() {
-        None | Some("all") => TrimsOf::All,
-        Some("in-use") => TrimsOf::InUse,
+        None | Some("all") => TrimPattern::All,
+        Some("in-use") => TrimPattern::InUse,
         Some(other) => return Err(SettingError::of("workload.trims_of", format!("must be 'all' or 'in-use', not '{other}'"))),
     };
     Ok(Addresses {
@@ -470,7 +470,7 @@ fn requests<T>(
     load: SimulationLoad<T>,
     amount: Option<Amount>,
     trim: Option<PolicySpec>,
-    section: &mut Section<'_>,
+    section: &mut SettingSection<'_>,
     seed: u64,
 ) -> Result<SimulationPlan<T>, SettingError> {
     let (of_addresses, of_crystal) = (matches!(load, SimulationLoad::Synthetic(_)), matches!(load, SimulationLoad::Crystal(_)));
@@ -511,17 +511,17 @@ fn requests<T>(
 fn files<T>(
     drive: Drive,
     policy: Option<PolicySpec>,
-    mut section: Section<'_>,
-    mut of_volume: Section<'_>,
+    mut section: SettingSection<'_>,
+    mut of_volume: SettingSection<'_>,
     seed: u64,
-) -> Result<Cell<T>, SettingError> {
+) -> Result<SweepCell<T>, SettingError> {
     let volume = volume(&mut of_volume)?;
     let fill = section.number("fill_percent", 1.0, 95.0)?.unwrap_or(FILL_OF_FILES) / 100.0;
     let data = section.parsed("data")?.unwrap_or(DataClass::Random);
     let drive_writes = section.number("drive_writes", 0.01, 1e4)?.unwrap_or(DRIVE_WRITES);
     let label = format!("drive:{}", drive.spec.name);
     let spec = drive.spec.clone();
-    let setup = Setup { drive, label, volume, fill: 0.0, fill_class: data, used: Used::default(), seed };
+    let setup = Setup { drive, label, volume, fill: 0.0, fill_class: data, used: FreeExtentLengths::default(), seed };
     let mut ageing = Ageing::new(setup, fill, data, drive_writes);
     ageing.daily = section.number("drive_writes_a_day", 1e-4, 1e4)?.unwrap_or(ageing::DAILY);
     ageing.size = section.parsed("aged_size")?.unwrap_or(small::SIZE);
@@ -546,10 +546,10 @@ fn files<T>(
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
         return Err(SettingError::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
     }
-    Ok(Cell { drive: spec, few: None, work: Work::Files { ageing: Box::new(ageing), policy } })
+    Ok(SweepCell { drive: spec, few: None, work: SweepCellWork::Files { ageing: Box::new(ageing), policy } })
 }
 
-fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, SettingError> {
+fn volume(section: &mut SettingSection<'_>) -> Result<VolumeSpec, SettingError> {
     let names = ["ext4", "ext4-2011", "desktop-2011"];
     let name = section.take("name").map_or_else(|| names[0].to_owned(), ToString::to_string);
     if !names.contains(&name.as_str()) {

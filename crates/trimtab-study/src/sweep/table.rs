@@ -1,9 +1,9 @@
 //! Results as a table: one row per cell, figures in columns whose names include the unit.
 
-use super::cell::Cell;
-use super::keep::{Detail, Keep, latencies};
+use super::cell::SweepCell;
+use super::keep::{Detail, DetailSelection, latencies};
 use super::plan::Plan;
-use super::value::{Scale, Value};
+use super::value::{NumberNotation, Value};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -26,7 +26,7 @@ pub const AXIS: &str = "axis_";
 /// Result of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CellOutcome {
     /// Figures by column, and warning codes.
     Finished {
         /// Figures; each is finite. Counters above 2^53 are rounded.
@@ -44,7 +44,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl Outcome {
+impl CellOutcome {
     /// The figures of a run.
     #[must_use]
     pub fn of(run: &Run) -> Self {
@@ -63,20 +63,20 @@ impl Outcome {
 
 /// A row.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Row {
+pub struct SweepRow {
     /// Number of the cell.
     pub cell: u64,
     /// Its identity.
     pub id: String,
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: CellOutcome,
 }
 
-impl Row {
+impl SweepRow {
     /// The figures, if the cell finished.
     #[must_use]
     pub const fn figures(&self) -> Option<&BTreeMap<String, f64>> {
-        if let Outcome::Finished { figures, .. } = &self.outcome { Some(figures) } else { None }
+        if let CellOutcome::Finished { figures, .. } = &self.outcome { Some(figures) } else { None }
     }
 }
 
@@ -122,9 +122,9 @@ impl Cells {
 }
 
 /// The outcome of a run of a cell.
-pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
-    let mut outcome = Outcome::of(run);
-    let Outcome::Finished { figures, detail, .. } = &mut outcome else { return outcome };
+pub fn outcome<T>(cell: &SweepCell<T>, run: &Run, keep: &DetailSelection) -> CellOutcome {
+    let mut outcome = CellOutcome::of(run);
+    let CellOutcome::Finished { figures, detail, .. } = &mut outcome else { return outcome };
     *detail = keep.of(run);
     let mut add = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -209,7 +209,7 @@ fn column_of(metric: &Metric) -> String {
 
 /// The table of rows in cell order. Its columns depend on the plan and the rows alone.
 #[must_use]
-pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
+pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
     let places: Vec<_> = rows.iter().map(|row| plan.place(row.cell)).collect();
     let integers = |name: &str, values: Vec<u64>| Column {
         name: name.into(),
@@ -225,17 +225,17 @@ pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
         texts(FIXED[4], rows.iter().map(|row| Some(row.id.clone())).collect()),
         texts(
             FIXED[5],
-            rows.iter().map(|row| Some(if matches!(row.outcome, Outcome::Failed(_)) { failed } else { finished }.to_owned())).collect()
+            rows.iter().map(|row| Some(if matches!(row.outcome, CellOutcome::Failed(_)) { failed } else { finished }.to_owned())).collect()
         ),
         texts(
             FIXED[6],
-            rows.iter().map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason.clone()) } else { None }).collect()
+            rows.iter().map(|row| if let CellOutcome::Failed(reason) = &row.outcome { Some(reason.clone()) } else { None }).collect()
         ),
     ];
     for (at, axis) in plan.axes.iter().enumerate() {
         let values = || places.iter().map(|place| &place.values[at]);
         let values = match axis.numbers() {
-            Some(Scale::Integer | Scale::Bytes) => {
+            Some(NumberNotation::Integer | NumberNotation::Bytes) => {
                 Cells::Integers(values().map(|value| if let Value::Integer(number) = value { *number } else { 0 }).collect())
             }
             Some(_) => Cells::Numbers(values().map(Value::number).collect()),
@@ -243,7 +243,7 @@ pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
         };
         columns.push(Column { name: format!("{AXIS}{}", plain(&axis.key)), values });
     }
-    let all: Vec<Option<&BTreeMap<String, f64>>> = rows.iter().map(Row::figures).collect();
+    let all: Vec<Option<&BTreeMap<String, f64>>> = rows.iter().map(SweepRow::figures).collect();
     let names: BTreeSet<&String> = all.iter().flatten().flat_map(|row| row.keys()).collect();
     let (counters, others): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| name.starts_with(COUNTER));
     for name in others {
@@ -251,11 +251,11 @@ pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
         columns.push(Column { name: name.clone(), values: Cells::Numbers(all.iter().map(of).collect()) });
     }
     for name in counters {
-        let of = |row: &Row| row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+        let of = |row: &SweepRow| row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
         columns.push(Column { name: name.clone(), values: Cells::Counters(rows.iter().map(of).collect()) });
     }
-    let warnings = |row: &Row| {
-        if let Outcome::Finished { warnings, .. } = &row.outcome { Some(warnings.join(" ")).filter(|text| !text.is_empty()) } else { None }
+    let warnings = |row: &SweepRow| {
+        if let CellOutcome::Finished { warnings, .. } = &row.outcome { Some(warnings.join(" ")).filter(|text| !text.is_empty()) } else { None }
     };
     columns.push(texts("warnings", rows.iter().map(warnings).collect()));
     columns
@@ -271,12 +271,12 @@ mod tests {
             counters: [("host.written-bytes", (1 << 60) + 1), ("nand.erases", 7)].map(|(name, n)| (name.to_owned(), n)).into(),
             ..Run::empty()
         };
-        let outcome = Outcome::of(&run);
+        let outcome = CellOutcome::of(&run);
         let exact = ["counter_host_written_bytes", "counter_nand_erases", "counter_x"].map(|column| outcome.counter(column));
         assert_eq!(exact, [Some((1 << 60) + 1), Some(7), None]);
         let plan = Plan::parse("[base]\ndrive.name = \"x\"\n[axes]\npolicy.name = [\"none\", \"online\"]\n").unwrap();
-        let rows = [outcome, Outcome::Failed("no".to_owned())].into_iter().zip(0..);
-        let rows: Vec<Row> = rows.map(|(outcome, cell)| Row { cell, id: String::new(), outcome }).collect();
+        let rows = [outcome, CellOutcome::Failed("no".to_owned())].into_iter().zip(0..);
+        let rows: Vec<SweepRow> = rows.map(|(outcome, cell)| SweepRow { cell, id: String::new(), outcome }).collect();
         let columns = table(&plan, &rows);
         let column = columns.iter().find(|column| column.name == "counter_host_written_bytes").unwrap();
         assert_eq!(column.values, Cells::Counters(alloc::vec![Some((1 << 60) + 1), None]));
@@ -289,8 +289,8 @@ mod tests {
             let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
             let figures = [("x".to_owned(), value)].into();
             let large_counters = [("counter_x".to_owned(), u64::MAX - rng.below(1 << 60))].into();
-            let outcome = Outcome::Finished { figures, large_counters, warnings: Vec::new(), detail: Detail::default() };
-            let again: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
+            let outcome = CellOutcome::Finished { figures, large_counters, warnings: Vec::new(), detail: Detail::default() };
+            let again: CellOutcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
             assert_eq!(again, outcome);
         }
     }

@@ -2,8 +2,8 @@
 
 use super::detail;
 use super::filter::Filter;
-use super::keep::{Detail, Keep};
-use super::table::{Cells, Outcome, Row, outcome, table};
+use super::keep::{Detail, DetailSelection};
+use super::table::{Cells, CellOutcome, SweepRow, outcome, table};
 use super::*;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -19,7 +19,7 @@ use trimtab_sim::runner::{RunEnd, StopReason};
 use trimtab_sim::simulate::Trace;
 use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::Event;
+use trimtab_sim::trace::TraceEvent;
 
 /// The shipped drives and a dummy trace that is never replayed.
 struct Shipped;
@@ -66,7 +66,7 @@ impl Trace for Any {
 impl RequestSource for Any {
     type Error = Said;
 
-    fn next_request(&mut self) -> Option<Result<Event, Said>> {
+    fn next_request(&mut self) -> Option<Result<TraceEvent, Said>> {
         None
     }
 
@@ -89,7 +89,7 @@ impl Sources for Shipped {
             .ok_or_else(|| format!("there is no drive called '{name}'"))
     }
 
-    fn trace(&self, path: &str, _: &Asked) -> Result<(Any, String), String> {
+    fn trace(&self, path: &str, _: &TraceReplayOptions) -> Result<(Any, String), String> {
         Ok((Any, format!("hash of {path}")))
     }
 }
@@ -146,7 +146,7 @@ fn plan_values_reach_the_cell() {
     let layer = flash.geometry.superblock_bytes() as f64 * flash.geometry.dies() as f64 / f64::from(flash.geometry.superblock_dies);
     let over = cell.over_provisioning_percent().unwrap();
     assert!((12.5..12.5 + 100.0 * layer / (8_u64 << 30) as f64).contains(&over), "{over}");
-    let Work::Requests { plan: requests, .. } = &cell.work else { panic!() };
+    let SweepCellWork::Requests { plan: requests, .. } = &cell.work else { panic!() };
     assert_eq!(requests.trim, Some("idle:budget=5ms".parse().unwrap()));
     assert_eq!(cell.writes(), (Bytes(8 << 30), Some(Bytes(2 * (8 << 30)))));
     assert_eq!(plan.place(1).values[0].to_string(), "d-choices:10");
@@ -161,11 +161,11 @@ fn churn_plan_varies_files_and_filesystem() {
     .unwrap();
     plan.check(&Shipped).unwrap();
     let cell = plan.cell(&plan.place(7), &Shipped).unwrap();
-    let Work::Files { ageing, policy } = &cell.work else { panic!() };
+    let SweepCellWork::Files { ageing, policy } = &cell.work else { panic!() };
     assert_eq!((ageing.fill, policy.name(), ageing.setup.volume.atime), (0.8, "online", trimtab_sim::volume::Atime::Strict));
     let (run, end) = plan.cell(&plan.place(0), &Shipped).unwrap().run(&mut ()).unwrap();
     assert_eq!(end, RunEnd::Complete);
-    let Outcome::Finished { figures, .. } = outcome(&cell, &run, &Keep::default()) else { panic!() };
+    let CellOutcome::Finished { figures, .. } = outcome(&cell, &run, &DetailSelection::default()) else { panic!() };
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
 }
 
@@ -174,11 +174,11 @@ fn stored_details_agree_with_figures() {
     let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
         drive.flash.geometry.pages_per_block = 8\nworkload = { name = \"random\", drive_writes = 0.5, fill_percent = 0 }\n[axes]\nworkload.read_percent = [0, 30]\n";
     let plan = Plan::parse(text).unwrap();
-    let rows: Vec<Row> = (0..2)
+    let rows: Vec<SweepRow> = (0..2)
         .map(|number| {
             let cell = plan.cell(&plan.place(number), &Shipped).unwrap();
             let run = cell.run(&mut ()).unwrap().0;
-            Row { cell: number, id: plan.keep.id(cell.id()), outcome: outcome(&cell, &run, &plan.keep) }
+            SweepRow { cell: number, id: plan.keep.id(cell.id()), outcome: outcome(&cell, &run, &plan.keep) }
         })
         .collect();
     let integers =
@@ -211,7 +211,7 @@ fn stored_details_agree_with_figures() {
     // Another selection is another result; an empty one is the cell itself.
     let other = Plan::parse(&text.replace("\"series:waf\", ", "")).unwrap();
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
-    assert!(plan.keep.id(cell.id()) != other.keep.id(cell.id()) && Keep::default().id(cell.id()) == cell.id());
+    assert!(plan.keep.id(cell.id()) != other.keep.id(cell.id()) && DetailSelection::default().id(cell.id()) == cell.id());
     let wrong = |keep: &str| Plan::parse(&text.replace("[\"series:waf\", \"histograms\"]", keep)).unwrap_err().to_string();
     assert_eq!(wrong("[\"all\"]"), "line 1: keep: 'all' cannot be kept; choose series, series:NAME or histograms");
     assert!(wrong("3").starts_with("line 1: keep: must be a list") && wrong("[3]").starts_with("line 1: keep: must be a list of strings"));
@@ -327,7 +327,7 @@ fn identity_ignores_drive_name() {
             (drive.spec.name, drive.spec.description) = ("other".into(), "another".into());
             Ok(drive)
         }
-        fn trace(&self, _: &str, _: &Asked) -> Result<(Any, String), String> {
+        fn trace(&self, _: &str, _: &TraceReplayOptions) -> Result<(Any, String), String> {
             Err("none".into())
         }
     }
@@ -350,8 +350,8 @@ fn rows_become_columns_with_units() {
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
     let (run, _) = cell.run(&mut ()).unwrap();
     let rows = [
-        Row { cell: 0, id: "a".into(), outcome: outcome(&cell, &run, &Keep::default()) },
-        Row { cell: 1, id: "b".into(), outcome: Outcome::Failed("it is too small".into()) },
+        SweepRow { cell: 0, id: "a".into(), outcome: outcome(&cell, &run, &DetailSelection::default()) },
+        SweepRow { cell: 1, id: "b".into(), outcome: CellOutcome::Failed("it is too small".into()) },
     ];
     let columns = table(&plan, &rows);
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
@@ -374,16 +374,16 @@ fn rows_become_columns_with_units() {
 }
 
 /// Rows with a known figure: x + 10 y under 'none', 5 more under 'online' if y is 4.
-fn known(plan: &Plan) -> Vec<Row> {
+fn known(plan: &Plan) -> Vec<SweepRow> {
     let row = |cell| {
         let values = plan.place(cell).values;
         let number = |at: usize| values[at].number().unwrap();
         let more = if values[2].to_string() == "online" && number(1) == 4.0 { 5.0 } else { 0.0 };
         let figures = [("waf_last_quarter_ratio".to_owned(), number(0) + 10.0 * number(1) + more)].into();
-        Row {
+        SweepRow {
             cell,
             id: cell.to_string(),
-            outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
         }
     };
     (0..plan.cells()).map(row).collect()
@@ -391,15 +391,15 @@ fn known(plan: &Plan) -> Vec<Row> {
 
 #[test]
 fn report_matches_rows() {
-    use crate::document::{Block, ChartKind, SHADES};
+    use crate::document::{SectionBlock, ChartKind, SHADES};
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
     let document = super::report::document(&plan, &known(&plan), &Filter::default(), &[]);
     assert_eq!(document.subtitle[1], "12 cells: 12 finished, 0 failed, 0 missing");
-    let blocks: Vec<&Block> = document.sections.iter().flat_map(|section| &section.blocks).collect();
+    let blocks: Vec<&SectionBlock> = document.sections.iter().flat_map(|section| &section.blocks).collect();
     let table = |caption: &str| {
-        let of = |block: &&Block| {
-            if let Block::Table(table) = block { Some(table.clone()).filter(|table| table.caption.contains(caption)) } else { None }
+        let of = |block: &&SectionBlock| {
+            if let SectionBlock::Table(table) = block { Some(table.clone()).filter(|table| table.caption.contains(caption)) } else { None }
         };
         blocks.iter().find_map(of).unwrap_or_else(|| panic!("{caption}"))
     };
@@ -419,7 +419,7 @@ fn report_matches_rows() {
         assert!((total(row) - 100.0 * variance / all).abs() < 0.6, "{decides:?}");
     }
     let lines = blocks.iter().find_map(|block| match block {
-        Block::Chart(chart) if chart.title.ends_with("over drive.over_provisioning_percent") => Some(&chart.kind),
+        SectionBlock::Chart(chart) if chart.title.ends_with("over drive.over_provisioning_percent") => Some(&chart.kind),
         _ => None,
     });
     let Some(ChartKind::Lines { lines, .. }) = lines else { panic!("{lines:?}") };
@@ -431,7 +431,7 @@ fn report_matches_rows() {
 
 #[test]
 fn report_with_filter_covers_only_matching_cells() {
-    use crate::document::Block;
+    use crate::document::SectionBlock;
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
     let said = ["policy=online".to_owned(), "drive.over_provisioning_percent=15..30".to_owned()];
@@ -441,9 +441,9 @@ fn report_with_filter_covers_only_matching_cells() {
         document.subtitle[1],
         "only cells with policy.name = online and drive.over_provisioning_percent = 15..30: 3 finished and 0 failed; 1 of all 12 cells missing"
     );
-    let blocks: Vec<&Block> = document.sections.iter().flat_map(|section| &section.blocks).collect();
+    let blocks: Vec<&SectionBlock> = document.sections.iter().flat_map(|section| &section.blocks).collect();
     let heat = blocks.iter().find_map(|block| match block {
-        Block::Table(table) if table.caption.contains("Mean of waf") => Some(table),
+        SectionBlock::Table(table) if table.caption.contains("Mean of waf") => Some(table),
         _ => None,
     });
     // The last cell (30 %, 4 in flight) is missing.
@@ -454,7 +454,7 @@ fn report_with_filter_covers_only_matching_cells() {
 /// If the figure depends on the spare space alone, no policy wins. A penalised one loses.
 #[test]
 fn sampled_points_give_no_policy_an_accidental_win() {
-    use crate::document::Block;
+    use crate::document::SectionBlock;
     let plan = plan(
         "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40 }\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\", \"idle\"]\n[design]\nkind = \"random\"\npoints = 600\n",
     );
@@ -463,16 +463,16 @@ fn sampled_points_give_no_policy_an_accidental_win() {
             let values = plan.place(cell).values;
             let idle = if values[2].to_string() == "idle" { idle_adds } else { 0.0 };
             let figures = [("waf_last_quarter_ratio".to_owned(), values[0].number().unwrap() + idle)].into();
-            Row {
+            SweepRow {
                 cell,
                 id: String::new(),
-                outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+                outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
             }
         };
-        let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
+        let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
         let document = super::report::document(&plan, &rows, &Filter::default(), &[]);
         let table = document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
-            Block::Table(table) if table.caption.contains("Best policy") => Some(table.clone()),
+            SectionBlock::Table(table) if table.caption.contains("Best policy") => Some(table.clone()),
             _ => None,
         });
         table.unwrap().rows.into_iter().flat_map(|row| row.into_iter().skip(1)).collect::<Vec<String>>()
@@ -516,16 +516,16 @@ fn sensitivity_design_gives_indices() {
         let v: Vec<f64> = plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
         // x with variance 100/12 and 20 y with 400/12: shares of 20 and 80 %.
         let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
-        Row {
+        SweepRow {
             cell,
             id: String::new(),
-            outcome: Outcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
         }
     };
-    let rows: Vec<Row> = (0..plan.cells()).map(row).collect();
+    let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
     let document = super::report::document(&plan, &rows, &Filter::default(), &["waf_ratio".to_owned()]);
     let section = document.sections.iter().find(|section| section.title == "What decides").unwrap();
-    let crate::document::Block::Table(table) = &section.blocks[1] else { panic!() };
+    let crate::document::SectionBlock::Table(table) = &section.blocks[1] else { panic!() };
     let shares: Vec<f64> = table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
     assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
 }
@@ -543,7 +543,7 @@ fn sweep_over_over_provisioning_agrees_with_theory() {
     for cell in 0..2 {
         let cell = plan.cell(&plan.place(cell), &Shipped).unwrap();
         let (run, _) = cell.run(&mut ()).unwrap();
-        let Outcome::Finished { figures, .. } = outcome(&cell, &run, &Keep::default()) else { panic!() };
+        let CellOutcome::Finished { figures, .. } = outcome(&cell, &run, &DetailSelection::default()) else { panic!() };
         let (u, waf) = (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
         let theory = (0..2000).fold(2.0, |a, _| -1.0 / libm::expm1(-1.0 / (u * a)));
         assert!((waf / theory - 1.0).abs() < 0.01, "{waf} at u = {u}, theory {theory}");

@@ -88,12 +88,12 @@ pub struct Range {
     /// Steps are equal factors instead of equal differences.
     pub log: bool,
     /// Notation.
-    pub scale: Scale,
+    pub scale: NumberNotation,
 }
 
 /// Notation of the numbers of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub enum NumberNotation {
     /// Whole numbers.
     Integer,
     /// Numbers.
@@ -118,10 +118,10 @@ impl Range {
             self.from + place * (self.to - self.from)
         };
         match self.scale {
-            Scale::Number => Value::Number(number),
-            Scale::Integer => Value::Integer(libm::round(number) as i64),
-            Scale::Bytes => Value::Integer(libm::round(number) as i64),
-            Scale::Nanos => Value::Text(exact(Nanos(libm::round(number) as u64))),
+            NumberNotation::Number => Value::Number(number),
+            NumberNotation::Integer => Value::Integer(libm::round(number) as i64),
+            NumberNotation::Bytes => Value::Integer(libm::round(number) as i64),
+            NumberNotation::Nanos => Value::Text(exact(Nanos(libm::round(number) as u64))),
         }
     }
 }
@@ -172,24 +172,24 @@ impl Axis {
 
     /// Notation if all values are numbers.
     #[must_use]
-    pub fn numbers(&self) -> Option<Scale> {
+    pub fn numbers(&self) -> Option<NumberNotation> {
         match &self.values {
-            Values::Range(range) if range.scale == Scale::Nanos => None,
+            Values::Range(range) if range.scale == NumberNotation::Nanos => None,
             Values::Range(range) => Some(range.scale),
-            Values::List(values) if values.iter().all(|(value, _)| matches!(value, Value::Integer(_))) => Some(Scale::Integer),
-            Values::List(values) if values.iter().all(|(value, _)| value.number().is_some()) => Some(Scale::Number),
+            Values::List(values) if values.iter().all(|(value, _)| matches!(value, Value::Integer(_))) => Some(NumberNotation::Integer),
+            Values::List(values) if values.iter().all(|(value, _)| value.number().is_some()) => Some(NumberNotation::Number),
             Values::List(_) => None,
         }
     }
 }
 
 /// The ends and the notation of a range. Both ends must be numbers, sizes or durations.
-pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f64, Scale), String> {
+pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f64, NumberNotation), String> {
     if let (Some(a), Some(b)) = (from.number(), to.number()) {
         let whole = |number: f64| libm::floor(number) == number;
         return match fractional {
-            true => Ok((a, b, Scale::Number)),
-            false if whole(a) && whole(b) => Ok((a, b, Scale::Integer)),
+            true => Ok((a, b, NumberNotation::Number)),
+            false if whole(a) && whole(b) => Ok((a, b, NumberNotation::Integer)),
             false => Err(format!("needs whole numbers, not {from} to {to}")),
         };
     }
@@ -197,8 +197,8 @@ pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f
         return Err(format!("from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"));
     };
     match (a.parse::<Bytes>(), b.parse::<Bytes>(), a.parse::<Nanos>(), b.parse::<Nanos>()) {
-        (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), Scale::Bytes)),
-        (_, _, Ok(a), Ok(b)) => Ok((a.as_f64(), b.as_f64(), Scale::Nanos)),
+        (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Bytes)),
+        (_, _, Ok(a), Ok(b)) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Nanos)),
         _ => Err(format!("{from} and {to} are neither two sizes nor two durations")),
     }
 }

@@ -1,7 +1,7 @@
 //! A loop device on a file served over FUSE.
 
 use super::AttachContext;
-use crate::fuse::{self, MAX_REQUEST_BYTES, Mounted};
+use crate::fuse::{self, MAX_REQUEST_BYTES, FuseSession};
 use crate::request::{Geometry, Serve};
 use crate::runtime::{self, Home, Record};
 use anyhow::Context as _;
@@ -14,7 +14,7 @@ use trimtab_linux::sys::beneath::{ObjectIdentity, set_attribute};
 
 /// The FUSE mount and the loop device. Dropping this value removes neither.
 pub struct LoopOnFuse {
-    mounted: Mounted,
+    mounted: FuseSession,
     device: LoopDevice,
     served: ObjectIdentity,
 }

@@ -1,11 +1,11 @@
 //! Derives engine settings from a drive specification.
 
-use super::Settings;
+use super::EngineSettings;
 use crate::pace::Speed;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::spec::DriveSpec;
 
-impl Settings {
+impl EngineSettings {
     /// Settings for a drive of `spec`.
     pub fn of(spec: &DriveSpec, speed: Speed) -> Self {
         let Interface { geometry, trim, queue_depth, classify, trimmed_reads } = Interface::of(spec);
@@ -30,7 +30,7 @@ mod tests {
             let mut spec = model::sized(trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec, Some(Bytes(512 << 20))).unwrap();
             let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
             flash.trim.reads = reads;
-            let settings = Settings::of(&spec, Speed::Unpaced);
+            let settings = EngineSettings::of(&spec, Speed::Unpaced);
             let engine = Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None);
             let byte = |offset| {
                 let mut data = [0xEE; 4096];

@@ -55,7 +55,7 @@ pub enum TrimLie {
 
 /// The moment of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum PowerCutMoment {
     /// Only on `trimtab drive power cut`.
     OnDemand,
     /// At this request.
@@ -70,7 +70,7 @@ pub enum Fault {
     /// The power fails: every later request fails, and the volatile cache is lost.
     PowerCut {
         /// The moment.
-        cut: Cut,
+        cut: PowerCutMoment,
         /// The requests that are counted.
         on: RequestFilter,
         /// Share of the volatile pages that reach the flash anyway, decided page by page.
@@ -131,13 +131,13 @@ impl FromStr for Fault {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut options = Options::parse(rest)?;
+        let mut options = FaultOptions::parse(rest)?;
         let fault = match kind {
             "power-cut" => {
                 let cut = match (options.take("at"), options.take("within")) {
-                    (None, None) => Cut::OnDemand,
-                    (Some(n), None) => Cut::At(positive(&n)?),
-                    (None, Some(n)) => Cut::Within(positive(&n)?),
+                    (None, None) => PowerCutMoment::OnDemand,
+                    (Some(n), None) => PowerCutMoment::At(positive(&n)?),
+                    (None, Some(n)) => PowerCutMoment::Within(positive(&n)?),
                     (Some(_), Some(_)) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
                 };
                 let keep = options.take("keep").map_or(Ok(KEEP_DEFAULT), |share| probability(&share))?;
@@ -170,7 +170,7 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    fn error(on: RequestFilter, options: &mut Options) -> Result<Self, String> {
+    fn error(on: RequestFilter, options: &mut FaultOptions) -> Result<Self, String> {
         let when = match (options.take("p"), options.take("range")) {
             (Some(p), None) => Trigger::Chance(probability(&p)?),
             (None, Some(range)) => {
@@ -192,9 +192,9 @@ impl fmt::Display for Fault {
         match *self {
             Self::PowerCut { cut, on, keep } => {
                 match cut {
-                    Cut::OnDemand => write!(f, "power-cut:keep={keep}")?,
-                    Cut::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
-                    Cut::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
+                    PowerCutMoment::OnDemand => write!(f, "power-cut:keep={keep}")?,
+                    PowerCutMoment::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
+                    PowerCutMoment::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
                 }
                 if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
             }
@@ -218,9 +218,9 @@ impl fmt::Display for Fault {
 }
 
 /// `key=value` or `key`, separated by commas.
-struct Options(Vec<(String, String)>);
+struct FaultOptions(Vec<(String, String)>);
 
-impl Options {
+impl FaultOptions {
     fn parse(text: &str) -> Result<Self, String> {
         let mut found: Vec<(String, String)> = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -256,7 +256,7 @@ impl Options {
     }
 }
 
-fn trim_lie(options: &mut Options) -> Result<TrimLie, String> {
+fn trim_lie(options: &mut FaultOptions) -> Result<TrimLie, String> {
     let mut found = Vec::new();
     if options.take("ignore").is_some() {
         found.push(TrimLie::Ignore);

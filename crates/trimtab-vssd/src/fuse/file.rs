@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// A filesystem with a single file.
-pub struct OneFile {
+pub struct SingleFileFilesystem {
     drive: Arc<dyn Serve>,
     geometry: Geometry,
     pacer: Arc<Pacer>,
@@ -32,7 +32,7 @@ pub struct OneFile {
     mounted: SystemTime,
 }
 
-impl OneFile {
+impl SingleFileFilesystem {
     pub fn new(drive: Arc<dyn Serve>, pacer: Arc<Pacer>, name: &str) -> Self {
         let geometry = drive.geometry();
         Self { drive, geometry, pacer, name: name.into(), mounted: SystemTime::now() }
@@ -101,7 +101,7 @@ fn fuse_errno(errno: rustix::io::Errno) -> Errno {
     Errno::from_i32(errno.raw_os_error())
 }
 
-impl Filesystem for OneFile {
+impl Filesystem for SingleFileFilesystem {
     fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let _ = config.set_max_write(MAX_REQUEST_BYTES);
         // The loop driver keeps up to 128 requests in flight; the kernel should queue none.
@@ -260,8 +260,8 @@ mod tests {
         Arc::new(Disk { granularity, asked: Mutex::default(), due: Instant::now() + Duration::from_secs(3600) })
     }
 
-    fn file(disk: &Arc<Disk>) -> OneFile {
-        OneFile::new(Arc::clone(disk) as _, Arc::new(Pacer::start().unwrap()), "disk")
+    fn file(disk: &Arc<Disk>) -> SingleFileFilesystem {
+        SingleFileFilesystem::new(Arc::clone(disk) as _, Arc::new(Pacer::start().unwrap()), "disk")
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The replies of a connection, in a thread, so that a slow reader blocks only itself.
 
-use super::room::Room;
+use super::room::ReplyMemory;
 use std::io::{self, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ pub struct Replies {
     queue: Mutex<Option<Sender<Reply>>>,
     in_flight: Mutex<u32>,
     fewer: Condvar,
-    room: Arc<Room>,
+    room: Arc<ReplyMemory>,
     /// The next request is waiting for memory.
     waits: AtomicBool,
     /// The client does not read replies any more.
@@ -32,7 +32,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    pub fn start(client: UnixStream, room: Arc<Room>) -> io::Result<Arc<Self>> {
+    pub fn start(client: UnixStream, room: Arc<ReplyMemory>) -> io::Result<Arc<Self>> {
         client.set_write_timeout(Some(PATIENCE))?;
         let (send, receive) = channel::<Reply>();
         let replies = Arc::new(Self {

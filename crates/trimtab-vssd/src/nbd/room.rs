@@ -7,19 +7,19 @@ use std::time::Duration;
 pub const ROOM_BYTES: u32 = 64 << 20;
 
 /// The free part of that memory, and the number of waiting threads.
-pub struct Room {
-    state: Mutex<State>,
+pub struct ReplyMemory {
+    state: Mutex<ReplyMemoryState>,
     more: Condvar,
 }
 
-struct State {
+struct ReplyMemoryState {
     left: u32,
     waiting: u32,
 }
 
-impl Room {
+impl ReplyMemory {
     pub fn new() -> Self {
-        Self { state: Mutex::new(State { left: ROOM_BYTES, waiting: 0 }), more: Condvar::new() }
+        Self { state: Mutex::new(ReplyMemoryState { left: ROOM_BYTES, waiting: 0 }), more: Condvar::new() }
     }
 
     /// Takes `bytes`, at most [`ROOM_BYTES`], once they are free. False once `wanted` is.
@@ -49,7 +49,7 @@ impl Room {
         self.lock().waiting
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReplyMemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

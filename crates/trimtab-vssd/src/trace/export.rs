@@ -1,6 +1,6 @@
 //! Exports recordings to the formats of other tools.
 
-use super::{Event, Kind};
+use super::{TraceEvent, TraceOpKind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
@@ -35,14 +35,14 @@ const IOLOG_FILE: &str = "trimtab-replay";
 ///
 /// # Errors
 /// Errors of the events and of writing.
-pub fn export(events: impl Iterator<Item = anyhow::Result<Event>>, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
+pub fn export(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
     match format {
         ExportFormat::FioIolog => fio(events, out),
         ExportFormat::Blkparse => blkparse(events, out),
     }
 }
 
-fn fio(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
+fn fio(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl Write) -> anyhow::Result<u64> {
     let name = IOLOG_FILE;
     writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
     let mut records = 0;
@@ -51,10 +51,10 @@ fn fio(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write
         let event = event?;
         last = event.at.0 / 1_000;
         match event.kind {
-            Kind::Read => writeln!(out, "{last} {name} read {} {}", event.offset, event.len)?,
-            Kind::Write => writeln!(out, "{last} {name} write {} {}", event.offset, event.len)?,
-            Kind::Trim => writeln!(out, "{last} {name} trim {} {}", event.offset, event.len)?,
-            Kind::Flush => writeln!(out, "{last} {name} sync 0 0")?,
+            TraceOpKind::Read => writeln!(out, "{last} {name} read {} {}", event.offset, event.len)?,
+            TraceOpKind::Write => writeln!(out, "{last} {name} write {} {}", event.offset, event.len)?,
+            TraceOpKind::Trim => writeln!(out, "{last} {name} trim {} {}", event.offset, event.len)?,
+            TraceOpKind::Flush => writeln!(out, "{last} {name} sync 0 0")?,
         }
         if event.fua {
             writeln!(out, "{last} {name} datasync 0 0")?;
@@ -65,7 +65,7 @@ fn fio(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write
     Ok(records)
 }
 
-fn blkparse(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
+fn blkparse(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl Write) -> anyhow::Result<u64> {
     // Completions wait here, because blkparse prints them in order of time.
     let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
     let mut sequence = 0_u64;
@@ -79,15 +79,15 @@ fn blkparse(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl 
             line(out, &mut sequence, at, 'C', &what)?;
         }
         let mut flags = String::from(match event.kind {
-            Kind::Read => "R",
-            Kind::Write => "W",
-            Kind::Trim => "D",
-            Kind::Flush => "F",
+            TraceOpKind::Read => "R",
+            TraceOpKind::Write => "W",
+            TraceOpKind::Trim => "D",
+            TraceOpKind::Flush => "F",
         });
         if event.fua {
             flags.push('F');
         }
-        let range = if event.kind == Kind::Flush { String::new() } else { format!(" {} + {}", event.offset / 512, event.len / 512) };
+        let range = if event.kind == TraceOpKind::Flush { String::new() } else { format!(" {} + {}", event.offset / 512, event.len / 512) };
         let what = format!("{flags:>3}{range}");
         line(out, &mut sequence, event.at.0, 'Q', &what)?;
         completions.push(Reverse((event.at.0.saturating_add(event.latency.0), records, what)));
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::trace::{Format, Lines, Reading, Recognised};
+    use trimtab_sim::trace::{TraceFormat, Lines, TraceReadOptions, FormatMatch};
 
-    fn events() -> Vec<Event> {
-        let event = |at_ms: u64, kind, offset, len| Event {
+    fn events() -> Vec<TraceEvent> {
+        let event = |at_ms: u64, kind, offset, len| TraceEvent {
             at: Nanos::from_millis(at_ms),
             kind,
             offset,
@@ -125,27 +125,27 @@ mod tests {
             errno: None,
         };
         vec![
-            event(0, Kind::Write, 8192, 4096),
-            event(5, Kind::Read, 8192, 4096),
-            event(9, Kind::Trim, 1 << 30, 1 << 20),
-            event(9, Kind::Flush, 0, 0),
+            event(0, TraceOpKind::Write, 8192, 4096),
+            event(5, TraceOpKind::Read, 8192, 4096),
+            event(9, TraceOpKind::Trim, 1 << 30, 1 << 20),
+            event(9, TraceOpKind::Flush, 0, 0),
         ]
     }
 
     #[test]
     fn export_round_trips_through_parsers() {
         for (export_format, format, volume) in
-            [(ExportFormat::FioIolog, Format::Iolog, IOLOG_FILE), (ExportFormat::Blkparse, Format::Blkparse, "7,0")]
+            [(ExportFormat::FioIolog, TraceFormat::Iolog, IOLOG_FILE), (ExportFormat::Blkparse, TraceFormat::Blkparse, "7,0")]
         {
             let mut text = Vec::new();
             let records = export(events().into_iter().map(Ok), export_format, &mut text).unwrap();
             assert_eq!(records, 4);
             let text = String::from_utf8(text).unwrap();
-            assert_eq!(Format::recognise(&text), Recognised::Certain(format), "{text}");
-            let mut lines = Lines::new(format, &Reading { volume: Some(volume.parse().unwrap()), ..Reading::default() });
+            assert_eq!(TraceFormat::recognise(&text), FormatMatch::Certain(format), "{text}");
+            let mut lines = Lines::new(format, &TraceReadOptions { volume: Some(volume.parse().unwrap()), ..TraceReadOptions::default() });
             text.lines().for_each(|line| lines.line(line, false).unwrap());
-            let read: Vec<Event> = std::iter::from_fn(|| lines.next(true)).flat_map(|(record, _)| record.events()).collect();
-            let expected: Vec<Event> = events().into_iter().map(|event| Event { latency: Nanos::ZERO, ..event }).collect();
+            let read: Vec<TraceEvent> = std::iter::from_fn(|| lines.next(true)).flat_map(|(record, _)| record.events()).collect();
+            let expected: Vec<TraceEvent> = events().into_iter().map(|event| TraceEvent { latency: Nanos::ZERO, ..event }).collect();
             assert_eq!(read, expected, "{text}");
         }
     }

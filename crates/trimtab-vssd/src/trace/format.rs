@@ -1,6 +1,6 @@
 //! Writes and reads recordings; the format is described at [`crate::trace`].
 
-use super::{Event, Kind};
+use super::{TraceEvent, TraceOpKind};
 use crate::trace::checksum::crc32;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -82,24 +82,24 @@ impl Packer {
     }
 
     /// Adds an event; returns the block once it is full. Events must be ordered by time.
-    pub fn push(&mut self, event: &Event) -> Option<Block> {
+    pub fn push(&mut self, event: &TraceEvent) -> Option<Block> {
         let kind = match event.kind {
-            Kind::Read => 0,
-            Kind::Write => 1,
-            Kind::Trim => 2,
-            Kind::Flush => 3,
+            TraceOpKind::Read => 0,
+            TraceOpKind::Write => 1,
+            TraceOpKind::Trim => 2,
+            TraceOpKind::Flush => 3,
         };
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         self.raw.push(kind | flag(event.fua, FUA) | flag(event.errno.is_some(), FAILED) | flag(event.continues, CONTINUES));
         varint::push(&mut self.raw, event.at.saturating_sub(self.at).0);
         self.at = self.at.max(event.at);
-        if event.kind != Kind::Flush {
+        if event.kind != TraceOpKind::Flush {
             let (first, blocks) = (event.offset / self.block_bytes, event.len / self.block_bytes);
             varint::push(&mut self.raw, zigzag(first.wrapping_sub(self.position) as i64));
             varint::push(&mut self.raw, blocks);
             self.position = first.wrapping_add(blocks);
         }
-        if event.kind == Kind::Write {
+        if event.kind == TraceOpKind::Write {
             varint::push(&mut self.raw, class_code(event.class));
         }
         varint::push(&mut self.raw, event.latency.0);
@@ -138,7 +138,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds an event.
-    pub fn push(&mut self, event: &Event) -> io::Result<()> {
+    pub fn push(&mut self, event: &TraceEvent) -> io::Result<()> {
         match self.packer.push(event) {
             Some(block) => self.write_block(&block),
             None => Ok(()),
@@ -302,7 +302,7 @@ impl<R: Read> Reader<R> {
         read_array(&mut self.input, &mut self.offset).map(u32::from_le_bytes).map_err(|problem| self.wrong(problem))
     }
 
-    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+    fn next_event(&mut self) -> Result<Option<TraceEvent>, TraceError> {
         if self.left == 0 {
             if self.next < self.raw.len() {
                 return Err(self.wrong_block("this block has data after its last record"));
@@ -323,7 +323,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, TraceError>;
+    type Item = Result<TraceEvent, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -341,27 +341,27 @@ fn is_identifier(text: &str) -> bool {
     (1..=64).contains(&text.len()) && !text.starts_with(['.', '-']) && text.chars().all(plain)
 }
 
-fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes: u64) -> Option<Event> {
+fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes: u64) -> Option<TraceEvent> {
     let (flags, after) = rest.split_first()?;
     let flags = *flags;
     *rest = after;
     if flags & !(3 | FUA | FAILED | CONTINUES) != 0 {
         return None;
     }
-    let kind = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush][usize::from(flags & 3)];
+    let kind = [TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush][usize::from(flags & 3)];
     let at = before.checked_add(Nanos(varint::take(rest)?))?;
     let (mut offset, mut len) = (0, 0);
-    if kind != Kind::Flush {
+    if kind != TraceOpKind::Flush {
         let first = position.wrapping_add(unzigzag(varint::take(rest)?) as u64);
         let blocks = varint::take(rest)?;
         *position = first.checked_add(blocks)?;
         position.checked_mul(block_bytes)?;
         (offset, len) = (first * block_bytes, blocks * block_bytes);
     }
-    let class = if kind == Kind::Write { class_of_code(varint::take(rest)?)? } else { DataClass::Random };
+    let class = if kind == TraceOpKind::Write { class_of_code(varint::take(rest)?)? } else { DataClass::Random };
     let latency = Nanos(varint::take(rest)?);
     let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(varint::take(rest)?).ok()?) };
-    Some(Event { at, kind, offset, len, class, fua: flags & FUA != 0, continues: flags & CONTINUES != 0, latency, errno })
+    Some(TraceEvent { at, kind, offset, len, class, fua: flags & FUA != 0, continues: flags & CONTINUES != 0, latency, errno })
 }
 
 const fn zigzag(value: i64) -> u64 {
@@ -420,8 +420,8 @@ mod tests {
         Header { drive: "x".into(), size: 1 << 40, logical_block: 512, speed: "off".into(), started_unix_ms: 7, tool_version: "0".into() }
     }
 
-    fn event() -> impl Strategy<Value = Event> {
-        let kind = prop::sample::select(vec![Kind::Read, Kind::Write, Kind::Trim, Kind::Flush]);
+    fn event() -> impl Strategy<Value = TraceEvent> {
+        let kind = prop::sample::select(vec![TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush]);
         let class = prop_oneof![
             Just(DataClass::Zero),
             Just(DataClass::Text),
@@ -430,9 +430,9 @@ mod tests {
         ];
         (kind, 0_u64..1 << 50, 0_u64..1 << 30, class, any::<(bool, bool)>(), 0_u64..1 << 40, any::<Option<u16>>()).prop_map(
             |(kind, first, blocks, class, (fua, continues), latency, errno)| {
-                let flush = kind == Kind::Flush;
-                let class = if kind == Kind::Write { class } else { DataClass::Random };
-                Event {
+                let flush = kind == TraceOpKind::Flush;
+                let class = if kind == TraceOpKind::Write { class } else { DataClass::Random };
+                TraceEvent {
                     at: Nanos::ZERO,
                     kind,
                     offset: if flush { 0 } else { first * 512 },
@@ -447,7 +447,7 @@ mod tests {
         )
     }
 
-    fn written(events: &[Event]) -> Vec<u8> {
+    fn written(events: &[TraceEvent]) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), &header()).unwrap();
         events.iter().for_each(|event| writer.push(event).unwrap());
         writer.finish().unwrap()
@@ -457,9 +457,9 @@ mod tests {
     fn long_recording() -> &'static [u8] {
         static RECORDING: OnceLock<Vec<u8>> = OnceLock::new();
         RECORDING.get_or_init(|| {
-            let event = Event {
+            let event = TraceEvent {
                 at: Nanos(5),
-                kind: Kind::Write,
+                kind: TraceOpKind::Write,
                 offset: 4096,
                 len: 4096,
                 class: DataClass::Text,
@@ -468,8 +468,8 @@ mod tests {
                 latency: Nanos(1),
                 errno: None,
             };
-            let events: Vec<Event> =
-                (0..20_000_u64).map(|n| Event { at: Nanos(n * n), offset: (n * 7919 % 1000) * 512, ..event }).collect();
+            let events: Vec<TraceEvent> =
+                (0..20_000_u64).map(|n| TraceEvent { at: Nanos(n * n), offset: (n * 7919 % 1000) * 512, ..event }).collect();
             written(&events)
         })
     }
@@ -483,11 +483,11 @@ mod tests {
                 event.at = Nanos(at);
             }
             // Enough copies to fill several blocks.
-            let events: Vec<Event> = events.iter().flat_map(|event| [*event; 40]).collect();
+            let events: Vec<TraceEvent> = events.iter().flat_map(|event| [*event; 40]).collect();
             let bytes = written(&events);
             let reader = Reader::new(bytes.as_slice()).unwrap();
             prop_assert_eq!(reader.header(), &header());
-            let read: Vec<Event> = reader.map(Result::unwrap).collect();
+            let read: Vec<TraceEvent> = reader.map(Result::unwrap).collect();
             prop_assert!(read == events);
         }
 
@@ -542,9 +542,9 @@ mod tests {
 
     #[test]
     fn record_of_random_4_kib_write_has_under_ten_bytes() {
-        let event = |n: u64| Event {
+        let event = |n: u64| TraceEvent {
             at: Nanos(n * 50_000 + n % 77),
-            kind: Kind::Write,
+            kind: TraceOpKind::Write,
             offset: (n * 2_654_435_761 % (1 << 24)) * 4096,
             len: 4096,
             class: DataClass::Random,
@@ -553,7 +553,7 @@ mod tests {
             latency: Nanos(80_000 + n % 1000),
             errno: None,
         };
-        let events: Vec<Event> = (0..50_000).map(event).collect();
+        let events: Vec<TraceEvent> = (0..50_000).map(event).collect();
         assert!(written(&events).len() < 500_000);
     }
 }

@@ -1,14 +1,14 @@
 //! Opens a trace in any supported format.
 
 use super::format::MAGIC;
-use super::{Event, Header, Reader};
+use super::{TraceEvent, Header, Reader};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
+use trimtab_sim::trace::{TraceFormat, Lines, TraceReadOptions, FormatMatch, TextError, Volume};
 
 /// Maximum line length of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -32,7 +32,7 @@ pub enum Source {
 pub struct TextTrace {
     path: PathBuf,
     input: BufReader<File>,
-    format: Format,
+    format: TraceFormat,
     lines: Lines,
     line: Vec<u8>,
     /// Number of the last line read.
@@ -40,7 +40,7 @@ pub struct TextTrace {
     /// Line of the last event returned.
     given: u64,
     /// The request that carried a flush, returned after it.
-    next: Option<Event>,
+    next: Option<TraceEvent>,
     /// Reading has ended.
     ended: bool,
     /// The error that ended it; `None` at the end of the text.
@@ -49,7 +49,7 @@ pub struct TextTrace {
 
 impl Source {
     /// Opens the trace at `path`; text is read according to `reading`.
-    pub fn open(path: &Path, reading: &Reading) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, reading: &TraceReadOptions) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut file = named::open_to_read(path, Streams::No).with_context(|| format!("cannot open {shown}"))?;
         let mut magic = Vec::new();
@@ -73,7 +73,7 @@ impl Source {
             Some(format) => format,
             None => recognised(path, input.fill_buf().with_context(|| format!("cannot read {shown}"))?)?,
         };
-        if reading.events.is_some() && format != Format::Blkparse {
+        if reading.events.is_some() && format != TraceFormat::Blkparse {
             return Err(UsageError::new(format!("{shown} is read as {format}, and only blkparse text has events"))
                 .hint("omit --events")
                 .into());
@@ -93,7 +93,7 @@ impl Source {
     }
 
     /// The format of a text trace.
-    pub fn format(&self) -> Option<Format> {
+    pub fn format(&self) -> Option<TraceFormat> {
         match self {
             Self::Recording { .. } => None,
             Self::Text(trace) => Some(trace.format),
@@ -126,7 +126,7 @@ impl Source {
 }
 
 impl Iterator for Source {
-    type Item = anyhow::Result<Event>;
+    type Item = anyhow::Result<TraceEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
@@ -152,18 +152,18 @@ fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 }
 
 /// Detects the format of a text trace from its first `bytes`.
-fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<Format> {
+fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<TraceFormat> {
     let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
     // Only complete lines, unless there is a single one.
     let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
     let shown = path.display();
-    match Format::recognise(&String::from_utf8_lossy(whole)) {
-        Recognised::Certain(format) => Ok(format),
-        Recognised::Possible(possible) if possible.is_empty() => {
+    match TraceFormat::recognise(&String::from_utf8_lossy(whole)) {
+        FormatMatch::Certain(format) => Ok(format),
+        FormatMatch::Possible(possible) if possible.is_empty() => {
             let what = format!("{shown} is neither a recording nor a recognised text trace");
-            Err(UsageError::new(what).hint(format!("give its format with --format: {}", Format::names())).into())
+            Err(UsageError::new(what).hint(format!("give its format with --format: {}", TraceFormat::names())).into())
         }
-        Recognised::Possible(possible) => {
+        FormatMatch::Possible(possible) => {
             let choices: Vec<String> = possible.iter().map(|format| format!("--format {format} ({})", format.description())).collect();
             let what = format!("{shown} contains only numbers, which fit several formats or units");
             Err(UsageError::new(what).hint(format!("choose one: {}", choices.join(", "))).into())
@@ -172,7 +172,7 @@ fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<Format> {
 }
 
 impl TextTrace {
-    fn next_event(&mut self) -> anyhow::Result<Option<Event>> {
+    fn next_event(&mut self) -> anyhow::Result<Option<TraceEvent>> {
         if let Some(event) = self.next.take() {
             return Ok(Some(event));
         }
@@ -234,7 +234,7 @@ impl TextTrace {
 impl trimtab_sim::simulate::passes::RequestSource for Source {
     type Error = anyhow::Error;
 
-    fn next_request(&mut self) -> Option<anyhow::Result<Event>> {
+    fn next_request(&mut self) -> Option<anyhow::Result<TraceEvent>> {
         self.next()
     }
 
@@ -251,7 +251,7 @@ impl trimtab_sim::simulate::passes::RequestSource for Source {
 mod tests {
     use super::*;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::trace::Kind;
+    use trimtab_sim::trace::TraceOpKind;
 
     fn written(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -260,17 +260,17 @@ mod tests {
         (dir, path)
     }
 
-    fn of_volume(number: u64) -> Reading {
-        Reading { volume: Some(Volume::Number(number)), ..Reading::default() }
+    fn of_volume(number: u64) -> TraceReadOptions {
+        TraceReadOptions { volume: Some(Volume::Number(number)), ..TraceReadOptions::default() }
     }
 
     #[test]
     fn open_recognises_text_traces_and_names_wrong_lines() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n20002,hm,1,Read,4096,512,1\n");
-        let mut source = Source::open(&path, &Reading::default()).unwrap();
-        assert_eq!(source.next().unwrap().unwrap().kind, Kind::Write);
+        let mut source = Source::open(&path, &TraceReadOptions::default()).unwrap();
+        assert_eq!(source.next().unwrap().unwrap().kind, TraceOpKind::Write);
         let read = source.next().unwrap().unwrap();
-        assert_eq!((read.kind, read.at), (Kind::Read, Nanos::from_millis(2)));
+        assert_eq!((read.kind, read.at), (TraceOpKind::Read, Nanos::from_millis(2)));
         let error = format!("{:#}", source.next().unwrap().unwrap_err());
         assert!(error.contains("line 3"), "{error}");
     }
@@ -278,9 +278,9 @@ mod tests {
     #[test]
     fn trace_with_several_volumes_requires_volume_option() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n2,hm,2,Write,8192,4096,1\n");
-        let error = Source::open(&path, &Reading::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
+        let error = Source::open(&path, &TraceReadOptions::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
-        let events: Vec<Event> = Source::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
+        let events: Vec<TraceEvent> = Source::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
         let mut missing = Source::open(&path, &of_volume(7)).unwrap();
         let error = missing.next().unwrap().unwrap_err().to_string();
@@ -291,8 +291,8 @@ mod tests {
     #[test]
     fn open_refuses_files_that_are_not_traces() {
         let (_dir, path) = written(b"\x00\x01\x02");
-        assert!(Source::open(&path, &Reading::default()).is_err_and(|error| error.is::<UsageError>()));
+        assert!(Source::open(&path, &TraceReadOptions::default()).is_err_and(|error| error.is::<UsageError>()));
         let (_dir, path) = written(b"TRIMTRC1");
-        assert!(Source::open(&path, &Reading::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
+        assert!(Source::open(&path, &TraceReadOptions::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
     }
 }

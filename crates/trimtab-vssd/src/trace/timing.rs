@@ -1,18 +1,18 @@
 //! The times at which the requests of a trace are issued.
 
-use super::{Kind, Source};
+use super::{TraceOpKind, Source};
 use std::path::Path;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
 pub use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::Reading;
+use trimtab_sim::trace::TraceReadOptions;
 
 /// Refuses to replay a trace without times at its own times: all requests would be issued at
 /// once.
 ///
 /// # Errors
 /// That refusal, and any error in the trace up to its first nonzero time.
-pub fn check(timing: Timing, path: &Path, reading: &Reading) -> anyhow::Result<()> {
+pub fn check(timing: Timing, path: &Path, reading: &TraceReadOptions) -> anyhow::Result<()> {
     if timing != Timing::Recorded {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub fn check(timing: Timing, path: &Path, reading: &Reading) -> anyhow::Result<(
         if event.at > Nanos::ZERO {
             return Ok(());
         }
-        requests += u64::from(event.kind != Kind::Flush);
+        requests += u64::from(event.kind != TraceOpKind::Flush);
     }
     if requests < 2 {
         return Ok(());

@@ -36,10 +36,10 @@ use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TrimTarget;
 use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
-use trimtab_sim::volume::Steered;
-use trimtab_sim::workload::age::{self, Age, Settings};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
-use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
+use trimtab_sim::volume::SteeredVolume;
+use trimtab_sim::workload::age::{self, Age, AgeSettings};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Blocks, Synthetic};
+use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, WorkloadPlan};
 use trimtab_study::study::modelled::describe;
 use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
@@ -86,7 +86,7 @@ pub struct Request {
 
 impl Request {
     fn workload(&self) -> anyhow::Result<Age> {
-        let settings = Settings { total: self.total, rounds: self.rounds, seed: self.seed };
+        let settings = AgeSettings { total: self.total, rounds: self.rounds, seed: self.seed };
         let blocks = u64::from(FILL_BLOCK);
         if self.test_size.0 < blocks || self.test_size.0 > 1 << 50 {
             return Err(UsageError::new(format!("--test-size is 1 MiB to 1 PiB, not {}", self.test_size)).into());
@@ -100,9 +100,9 @@ impl Request {
     }
 
     /// Bytes of the rounds, of the test file once, and of up to its size in each of three tests.
-    fn plan(&self, rounds: &Plan) -> Plan {
+    fn plan(&self, rounds: &WorkloadPlan) -> WorkloadPlan {
         let tests = self.test_bytes().saturating_mul(4);
-        Plan {
+        WorkloadPlan {
             written: rounds.written.saturating_add(Bytes(tests)),
             space: rounds.space.saturating_add(Bytes(self.test_bytes())),
             ops: None,
@@ -281,7 +281,7 @@ fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str)
 
 /// Runs a test on the test file of a modelled filesystem. The policy is asked before the
 /// test, not during it.
-fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> RunOutcome {
+fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut SteeredVolume<D>) -> RunOutcome {
     let until = target.now() + std::mem::take(&mut test.idle);
     target.idle_until(until);
     let began = target.now();
@@ -306,7 +306,7 @@ fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, Run
 
 /// Runs a test on the test file.
 fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> RunOutcome {
-    let mut watch = ProgressWatch::new(context, test.name, &Plan { written: Bytes(test.left), ..Plan::default() }, None);
+    let mut watch = ProgressWatch::new(context, test.name, &WorkloadPlan { written: Bytes(test.left), ..WorkloadPlan::default() }, None);
     blocks::run(&mut test, blocks, &mut watch)
 }
 
@@ -357,7 +357,7 @@ impl Test {
 }
 
 impl BlockWorkload for Test {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         self.inner.plan()
     }
 

@@ -34,7 +34,7 @@ use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, Settings};
+use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, CrystalSettings};
 
 /// A CrystalDiskMark benchmark.
 #[derive(Clone, Debug)]
@@ -93,8 +93,8 @@ pub enum Earlier {
 }
 
 impl Request {
-    fn settings(&self, spec: &TargetSpec) -> Settings {
-        Settings {
+    fn settings(&self, spec: &TargetSpec) -> CrystalSettings {
+        CrystalSettings {
             profile: self.profile,
             size: self.size,
             passes: self.passes,
@@ -111,7 +111,7 @@ impl Request {
     }
 
     /// Settings that make two runs comparable, and identify a series of rounds.
-    fn fields(&self, settings: &Settings) -> Vec<Field> {
+    fn fields(&self, settings: &CrystalSettings) -> Vec<Field> {
         let pass = match settings.pass {
             Limit::Bytes(bytes) => bytes.to_string(),
             Limit::Time(time) => time.to_string(),
@@ -214,7 +214,7 @@ fn conclude_run(
     header: RunHeader,
     mut target: Target,
     mut outcome: RunOutcome,
-    settings: &Settings,
+    settings: &CrystalSettings,
     rounds: Option<Rounds>,
 ) -> anyhow::Result<(Run, RunEnd, Option<Workspace>)> {
     if let Some(rounds) = &rounds {
@@ -275,7 +275,7 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(context: &Context, workload: &Crystal, settings: &Settings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
+    fn new(context: &Context, workload: &Crystal, settings: &CrystalSettings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
         let phases_of_a_round = workload.phases_of_a_round() as u64;
         let bar = match settings.until_written {
             Some(until) => Bar::new(context, "crystal", ProgressUnit::Bytes, until.0),

@@ -18,7 +18,7 @@ use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::FileWorkload;
 use trimtab_study::study::modelled::{Setup, describe, volume_named};
 use trimtab_study::study::policy_events::PolicyEvents;
-use trimtab_study::study::used::Used;
+use trimtab_study::study::used::FreeExtentLengths;
 
 /// Options for a modelled filesystem; each has a default.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Options {
         let setup = Setup {
             drive: drives::load(name)?,
             label: target.to_owned(),
-            used: Used::by_churn(&volume, fill, seed)?,
+            used: FreeExtentLengths::by_churn(&volume, fill, seed)?,
             volume,
             fill,
             fill_class: DataClass::Compressible(30),

@@ -23,8 +23,8 @@ use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_sim::workload::Plan;
-use trimtab_sim::workload::nfs::{self, NfsStream, Requested};
+use trimtab_sim::workload::WorkloadPlan;
+use trimtab_sim::workload::nfs::{self, NfsStream, RequestedLoad};
 
 /// SPECsfs2008 does not count load points above this response time.
 const RESPONSE_MAX: Nanos = Nanos::from_millis(20);
@@ -88,7 +88,7 @@ fn on_directory(
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the initial files: their number and sizes vary.
-    let plan = Plan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
+    let plan = WorkloadPlan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
     let workspace = safety::prepare(context, request.reserve, path, "bench nfs", &plan)?;
     let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
@@ -113,7 +113,7 @@ fn on_directory(
 /// Records the tool's own cost per response time (on the null target, and for generating
 /// data), and warns if it distorts.
 fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
-    let stream = NfsStream::new(&nfs::Settings { files: 1000, data: request.data, seed: request.seed }, 0);
+    let stream = NfsStream::new(&nfs::NfsSettings { files: 1000, data: request.data, seed: request.seed }, 0);
     let mut lanes = NfsStreams::new([(stream, NullFiles::new())], request.seed);
     let load = LoadLevel { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
     lanes.run(&load, &mut ())?;
@@ -134,7 +134,7 @@ impl Request {
     fn make_streams(&self) -> Vec<NfsStream> {
         // The remainder goes to the first streams, so that all names are used.
         let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
-        let settings = |index| nfs::Settings { files: files(index), data: self.data, seed: self.seed };
+        let settings = |index| nfs::NfsSettings { files: files(index), data: self.data, seed: self.seed };
         (0..self.streams.min(self.files)).map(|index| NfsStream::new(&settings(index), index)).collect()
     }
 
@@ -163,7 +163,7 @@ impl Request {
 /// All loads, with their watcher.
 struct Sweep<'a> {
     request: &'a Request,
-    loads: Vec<Requested>,
+    loads: Vec<RequestedLoad>,
     watch: Watch,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Sweep<'a> {
         }
         let digits = self.request.points.to_string().len().max(2);
         self.loads = (1..=self.request.points)
-            .map(|n| Requested { name: format!("load-{n:0digits$}"), rate: peak * f64::from(n) / f64::from(self.request.points) })
+            .map(|n| RequestedLoad { name: format!("load-{n:0digits$}"), rate: peak * f64::from(n) / f64::from(self.request.points) })
             .collect();
         for _ in 0..self.request.repeats {
             for load in self.loads.clone() {

@@ -22,8 +22,8 @@ use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
-use trimtab_sim::workload::postmark::{Counts, Postmark, Settings, Tries};
-use trimtab_sim::workload::{FileWorkload as _, Plan};
+use trimtab_sim::workload::postmark::{PostmarkCounts, Postmark, PostmarkSettings, RepeatedPostmark};
+use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
 /// A PostMark benchmark.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Request {
     /// Concurrent streams, each with all files and transactions and a seed of its own.
     pub threads: u32,
     /// Files and transactions.
-    pub settings: Settings,
+    pub settings: PostmarkSettings,
     /// When written files are made durable.
     pub fsync: Fsync,
     /// Whether to bypass the page cache.
@@ -53,8 +53,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn streams(&self) -> anyhow::Result<Vec<Tries>> {
-        let stream = |index| Postmark::new(&self.request.settings.stream(index)).map(|run| Tries::new(run, self.request.tries));
+    fn streams(&self) -> anyhow::Result<Vec<RepeatedPostmark>> {
+        let stream = |index| Postmark::new(&self.request.settings.stream(index)).map(|run| RepeatedPostmark::new(run, self.request.tries));
         let streams: Result<_, _> = (0..self.request.threads).map(stream).collect();
         streams.map_err(|error| UsageError::new(error.to_string()).into())
     }
@@ -68,7 +68,7 @@ impl Job<'_> {
     /// Runs the streams, and makes a run of the results.
     fn run<T: FileTarget + Send>(
         &self,
-        mut streams: Vec<(Tries, T)>,
+        mut streams: Vec<(RepeatedPostmark, T)>,
         header: RunHeader,
         observer: Option<Observer>,
         mut watch: ProgressWatch,
@@ -76,7 +76,7 @@ impl Job<'_> {
         let outcome: RunOutcome = together::run(&mut streams, &mut watch);
         drop(watch);
         let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
-        let counts: Vec<&[Counts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
+        let counts: Vec<&[PostmarkCounts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
         details::add(&mut run, &self.request.settings, &counts);
         (run, end)
     }
@@ -111,7 +111,7 @@ impl Job<'_> {
             let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
             return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
         }
-        let [mut tries] = <[Tries; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
+        let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
         let job = modelled::Job {
             target: &self.request.target,
@@ -127,13 +127,13 @@ impl Job<'_> {
 
     /// The tool's own cost in one stream at full speed.
     fn overhead(&self) -> Option<Overhead> {
-        let settings = Settings { interval: None, ..self.request.settings.clone() };
+        let settings = PostmarkSettings { interval: None, ..self.request.settings.clone() };
         Some(Overhead::of_files(&mut Postmark::new(&settings).ok()?, None))
     }
 }
 
-fn sum(streams: &[Tries]) -> Plan {
-    streams.iter().map(Tries::plan).fold(Plan { ops: Some(0), ..Plan::default() }, |sum, plan| Plan {
+fn sum(streams: &[RepeatedPostmark]) -> WorkloadPlan {
+    streams.iter().map(RepeatedPostmark::plan).fold(WorkloadPlan { ops: Some(0), ..WorkloadPlan::default() }, |sum, plan| WorkloadPlan {
         written: sum.written.saturating_add(plan.written),
         space: sum.space.saturating_add(plan.space),
         ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),

@@ -10,7 +10,7 @@ use trimtab_linux::target::block::EngineChoice;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::{Action, Format, Reading, Volume};
+use trimtab_sim::trace::{BlkparseEvent, TraceFormat, TraceReadOptions, Volume};
 use trimtab_vssd::trace::Source;
 use trimtab_vssd::transport::{Transport, Wanted};
 
@@ -85,7 +85,7 @@ pub struct ReadingArgs {
     /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and columns,
     /// which look alike; the others are recognised.
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<TraceFormat>,
     /// Read only this volume of the trace: a number, device numbers in blkparse and FIU text
     /// (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
     #[arg(long, value_name = "VOLUME")]
@@ -93,13 +93,13 @@ pub struct ReadingArgs {
     /// Count this blkparse event as a request: Q (queued), D (issued) or C (completed) [default:
     /// Q].
     #[arg(long, value_name = "EVENT")]
-    events: Option<Action>,
+    events: Option<BlkparseEvent>,
 }
 
 impl ReadingArgs {
     /// The reading options as a plain value.
-    pub fn reading(&self) -> Reading {
-        Reading { format: self.format, volume: self.volume.clone(), events: self.events }
+    pub fn reading(&self) -> TraceReadOptions {
+        TraceReadOptions { format: self.format, volume: self.volume.clone(), events: self.events }
     }
 
     /// Reports the recognised format of the trace at `path`.

@@ -30,7 +30,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt::InterruptError;
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
 use trimtab_study::study::job::Job;
 use trimtab_study::study::scale::{DEFAULT, FULL, QUICK, Scale};
@@ -326,7 +326,7 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
     let with_repeats = |scale: Scale| Scale { repeats: args.repeats.unwrap_or(scale.repeats), ..scale };
     let chosen = with_repeats(chosen);
     let jobs = chosen.jobs(args.seed)?;
-    let needs_consent = |plan: &Plan, drive| consent::reason(plan.written, drive);
+    let needs_consent = |plan: &WorkloadPlan, drive| consent::reason(plan.written, drive);
     let asked_for = args.quick || args.full || args.repeats.is_some();
     if !asked_for && !consent::can_be_given(context) {
         let drive = safety::TargetDirectory::open(path)?.drive;

@@ -18,7 +18,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_study::sweep::filter::Filter;
 use trimtab_study::sweep::report::document;
-use trimtab_study::sweep::table::Row;
+use trimtab_study::sweep::table::SweepRow;
 
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]
@@ -247,7 +247,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Reports the progress of a sweep. A failed cell sets the exit status of a failure.
-fn say(context: &Context, path: &Path, directory: &Directory, rows: &[Row]) -> anyhow::Result<ExitCode> {
+fn say(context: &Context, path: &Path, directory: &Directory, rows: &[SweepRow]) -> anyhow::Result<ExitCode> {
     let progress = Progress::of(path, directory, rows);
     context.report("sweep.status", 1, &progress, || progress.text())?;
     Ok(if progress.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -266,7 +266,7 @@ fn status(args: &StatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Opens a sweep and reads its finished cells, of which there is at least one.
-fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<Row>)> {
+fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<SweepRow>)> {
     let directory = Directory::open(path)?;
     let rows = directory.rows()?;
     match rows.is_empty() {

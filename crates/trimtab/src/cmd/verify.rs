@@ -14,7 +14,7 @@ use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::session::safety;
 use trimtab_linux::trim::verify::verdict::in_words;
 use trimtab_linux::trim::verify::{self, Proof, ProofOptions};
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Table;
 
 const EXAMPLES: &str = "\
@@ -81,7 +81,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     safety::TargetDirectory::open(&args.path)?;
     let space = verify::space(&args.path, &options)?;
     // The test is repeated when other writers reuse the freed blocks.
-    let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
+    let plan = WorkloadPlan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, args.safety.reserve, &args.path, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| {
         context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));

@@ -10,7 +10,7 @@ use trimtab_linux::host::drive;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_study::learn::learned::one_line;
-use trimtab_study::learn::{Reported, TrimLimits};
+use trimtab_study::learn::{ReportedProperties, TrimLimits};
 
 /// Ranges of an ATA TRIM command as sent by Linux, and blocks of a range.
 const ATA_RANGES: u32 = 64;
@@ -22,7 +22,7 @@ const QUEUE_DEPTH_DEFAULT: u32 = 128;
 #[derive(Clone, Debug)]
 pub struct Below {
     /// Properties reported by the drive.
-    pub reported: Reported,
+    pub reported: ReportedProperties,
     /// Its model, or a description.
     pub model: String,
     /// Its firmware.
@@ -74,7 +74,7 @@ impl Below {
         let model = identity.model.unwrap_or_else(|| drive.name.clone());
         let called = looped.map_or_else(|| model.clone(), |looped| model_of_loop(&place.stack, looped, bus.map(|_| model.as_str())));
         let reported = match looped {
-            Some(looped) => Reported { full_duplex: bus == Some(Bus::Nvme), ..reported(root, looped, None) },
+            Some(looped) => ReportedProperties { full_duplex: bus == Some(Bus::Nvme), ..reported(root, looped, None) },
             None => reported(root, drive, bus),
         };
         Ok(Self {
@@ -154,7 +154,7 @@ fn is_disk(root: &Root, layer: &Layer, bus: Option<Bus>) -> bool {
     says_so && matches!(bus, Some(Bus::Ata | Bus::Scsi | Bus::Usb))
 }
 
-fn reported(root: &Root, layer: &Layer, bus: Option<Bus>) -> Reported {
+fn reported(root: &Root, layer: &Layer, bus: Option<Bus>) -> ReportedProperties {
     let queue = |name: &str| root.read_u64(layer.queue().join(name));
     let block = queue("logical_block_size").and_then(|bytes| u32::try_from(bytes).ok()).filter(|bytes| bytes.is_power_of_two());
     let logical_block_bytes = block.unwrap_or(512).max(512);
@@ -167,7 +167,7 @@ fn reported(root: &Root, layer: &Layer, bus: Option<Bus>) -> Reported {
         }
         _ => TrimLimits { ranges_per_command_max: 1, range_bytes_max: bytes },
     });
-    Reported {
+    ReportedProperties {
         capacity_bytes: layer.size.0 - layer.size.0 % u64::from(logical_block_bytes),
         logical_block_bytes,
         queue_depth: depth.and_then(|depth| u32::try_from(depth).ok()).unwrap_or(QUEUE_DEPTH_DEFAULT).clamp(1, 1024),
@@ -277,7 +277,7 @@ mod tests {
         }
         assert_eq!((below.model.as_str(), below.firmware.as_deref(), below.fs_type.as_deref()), ("ACME SSD", Some("1.0"), Some("ext4")));
         let trim = Some(TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 });
-        let expected = Reported { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let expected = ReportedProperties { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
         assert_eq!(below.reported, expected);
         let (_dir, root) = machine(sata, &[("queue/rotational", "1")]);
         let error = Below::of_path(&root, Path::new("/")).unwrap_err().to_string();

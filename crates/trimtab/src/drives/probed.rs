@@ -9,7 +9,7 @@ use trimtab_linux::session::safety::Guard;
 use trimtab_linux::sys::{fiemap, interrupt};
 use trimtab_linux::target::block::BlockFile;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_study::learn::lab::Probed;
+use trimtab_study::learn::lab::ProbeTarget;
 
 /// Bytes of a piece: no probe reads or writes more at once.
 pub const PIECE: u64 = 1 << 20;
@@ -155,7 +155,7 @@ impl BlockTarget for ProbedDrive {
     }
 }
 
-impl Probed for ProbedDrive {
+impl ProbeTarget for ProbedDrive {
     /// The kernel accepts one range at a time.
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult {
         match ranges {

@@ -23,7 +23,7 @@ use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::{Recorder, RunRecording};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::replay::{self, ReplayOutcome};
-use trimtab_sim::trace::Reading;
+use trimtab_sim::trace::TraceReadOptions;
 use trimtab_vssd::trace::Source;
 use trimtab_vssd::trace::timing::Timing;
 
@@ -43,7 +43,7 @@ pub struct Request {
     /// Rest of the drive afterwards.
     pub rest: Option<Nanos>,
     /// Options for reading the trace.
-    pub reading: Reading,
+    pub reading: TraceReadOptions,
     /// Timing of its requests.
     pub timing: Timing,
     /// Seed of the drive's random behaviour.

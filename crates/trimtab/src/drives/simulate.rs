@@ -48,12 +48,12 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::model;
     use trimtab_drive::units::Bytes;
-    use trimtab_sim::trace::Reading;
-    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_sim::trace::TraceReadOptions;
+    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
     use trimtab_vssd::trace::timing::Timing;
 
     fn addresses(mix: Mix) -> Addresses {
-        Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimsOf::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
+        Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimPattern::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
     }
 
     fn plan() -> Plan {
@@ -142,7 +142,7 @@ mod tests {
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
         let plan = |until_written, path: &std::path::Path| Plan {
-            load: Load::Trace(Traced { path: path.to_owned(), reading: Reading::default(), timing: Timing::Recorded }),
+            load: Load::Trace(Traced { path: path.to_owned(), reading: TraceReadOptions::default(), timing: Timing::Recorded }),
             fill_permille: 0,
             until_written,
             ..plan()

@@ -17,7 +17,7 @@ use trimtab_linux::output::error::{BLOCKED, one_line};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::verify::{self, ProofOptions};
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 
 /// Amount of data that the proof frees; the same amount stays allocated next to it.
 const PROOF_SIZE: Bytes = Bytes(4 << 20);
@@ -187,7 +187,7 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
     };
     let options = ProofOptions { size: PROOF_SIZE, wait: Duration::ZERO, lock_wait: Duration::from_secs(30), as_mounted: false };
     let space = verify::space(&directory, &options)?;
-    let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
+    let plan = WorkloadPlan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, reserve, &directory, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| context.remark(&busy.to_string()));
     if let Err(error) = workspace.close() {

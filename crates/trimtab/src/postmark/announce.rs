@@ -7,7 +7,7 @@ use trimtab_sim::runner::Events;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::postmark::{Postmark, phase};
-use trimtab_sim::workload::{FileStep, FileWorkload, Plan};
+use trimtab_sim::workload::{FileStep, FileWorkload, WorkloadPlan};
 
 /// The wall clock in whole seconds.
 pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
@@ -137,7 +137,7 @@ impl<'a, 'b> Announced<'a, 'b> {
 }
 
 impl FileWorkload for Announced<'_, '_> {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         self.run.plan()
     }
 
@@ -158,9 +158,9 @@ mod tests {
     use super::*;
     use trimtab_linux::target::null::NullFiles;
     use trimtab_sim::runner::files::run;
-    use trimtab_sim::workload::postmark::Settings;
+    use trimtab_sim::workload::postmark::PostmarkSettings;
 
-    fn output(settings: &Settings) -> (String, Stamps) {
+    fn output(settings: &PostmarkSettings) -> (String, Stamps) {
         let mut out = Vec::new();
         let mut now = 0;
         let mut seconds = || {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn dots_follow_the_tenths_of_the_transactions() {
         for (transactions, dots) in [(1, 1), (9, 9), (10, 10), (19, 19), (20, 10), (105, 11), (20_000, 10)] {
-            let (text, stamps) = output(&Settings { transactions, ..Settings::default() });
+            let (text, stamps) = output(&PostmarkSettings { transactions, ..PostmarkSettings::default() });
             let want = format!("Creating files...Done\nPerforming transactions{}Done\nDeleting files...Done\n", ".".repeat(dots));
             assert_eq!(text, want, "{transactions}");
             assert_eq!(stamps, Stamps { start: 1, transactions: 2, sweep: 3, end: 4 });
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn empty_transactions_are_announced_too() {
-        let settings = Settings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..Settings::default() };
+        let settings = PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
         let (text, _) = output(&settings);
         assert_eq!(
             text,

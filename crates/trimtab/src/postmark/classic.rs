@@ -1,7 +1,7 @@
 //! PostMark's two reports, digit for digit, as pure functions of counts and whole seconds.
 
 use std::fmt::Write as _;
-use trimtab_sim::workload::postmark::{Counts, Settings};
+use trimtab_sim::workload::postmark::{PostmarkCounts, PostmarkSettings};
 
 const KIB: f32 = 1024.0;
 const MIB: f32 = 1_048_576.0;
@@ -44,7 +44,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds the counts of one stream.
-    pub fn add(&mut self, settings: &Settings, counts: &Counts) {
+    pub fn add(&mut self, settings: &PostmarkSettings, counts: &PostmarkCounts) {
         self.transactions += i64::from(settings.transactions);
         self.number += i64::from(settings.number);
         self.created += i64::from(counts.created);

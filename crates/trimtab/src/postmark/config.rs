@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use trimtab_drive::units::Nanos;
 use trimtab_linux::target::dir::Fsync;
-use trimtab_sim::workload::postmark::{NUMBER_MAX, Settings};
+use trimtab_sim::workload::postmark::{NUMBER_MAX, PostmarkSettings};
 
 /// A directory for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The workload; its weights come from `locations` when a run starts.
-    pub settings: Settings,
+    pub settings: PostmarkSettings,
     /// Directories for files; empty for the current directory.
     pub locations: Vec<Location>,
     /// Format of the report.
@@ -54,7 +54,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            settings: Settings::default(),
+            settings: PostmarkSettings::default(),
             locations: Vec::new(),
             format: Format::Verbose,
             fsync: Fsync::Never,
@@ -164,8 +164,8 @@ impl Config {
     }
 
     /// The settings of a run, with the locations' weights.
-    pub fn run_settings(&self) -> Settings {
-        Settings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }
+    pub fn run_settings(&self) -> PostmarkSettings {
+        PostmarkSettings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }
     }
 
     /// The output of `show` in three parts: up to the line that announces the locations, the

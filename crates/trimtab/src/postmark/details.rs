@@ -3,10 +3,10 @@
 
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
-use trimtab_sim::workload::postmark::{Counts, Settings, metrics};
+use trimtab_sim::workload::postmark::{PostmarkCounts, PostmarkSettings, metrics};
 
 /// The settings, including those of the target.
-pub fn fields(settings: &Settings, fsync: Fsync, direct: bool, threads: u32) -> Vec<Field> {
+pub fn fields(settings: &PostmarkSettings, fsync: Fsync, direct: bool, threads: u32) -> Vec<Field> {
     let mut fields = settings.fields();
     fields.push(Field::new("fsync", if fsync == Fsync::Close { "close" } else { "never" }));
     fields.push(Field::new("direct", direct.to_string()));
@@ -15,7 +15,7 @@ pub fn fields(settings: &Settings, fsync: Fsync, direct: bool, threads: u32) -> 
 }
 
 /// Adds figures, counts and warnings. `streams` are the counts of each stream's repeats.
-pub fn add(run: &mut Run, settings: &Settings, streams: &[&[Counts]]) {
+pub fn add(run: &mut Run, settings: &PostmarkSettings, streams: &[&[PostmarkCounts]]) {
     let tries = streams.iter().map(|tries| tries.len()).min().unwrap_or(0);
     let of_try = |at: usize| streams.iter().map(move |tries| &tries[at]);
     let transactions: Vec<u64> = (0..tries).map(|at| of_try(at).map(|counts| u64::from(counts.transactions)).sum()).collect();
@@ -38,7 +38,7 @@ pub fn add(run: &mut Run, settings: &Settings, streams: &[&[Counts]]) {
     }
 }
 
-fn out_of_files(stream: usize, streams: usize, settings: &Settings, counts: &Counts) -> Warning {
+fn out_of_files(stream: usize, streams: usize, settings: &PostmarkSettings, counts: &PostmarkCounts) -> Warning {
     let which = if streams > 1 { format!(" in stream {stream}") } else { String::new() };
     Warning {
         code: "postmark.out-of-files".to_owned(),

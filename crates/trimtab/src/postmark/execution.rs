@@ -25,8 +25,8 @@ use trimtab_sim::runner::recorder::RunRecording;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
-use trimtab_sim::workload::Plan;
-use trimtab_sim::workload::postmark::{Counts, Leftover, Postmark, Settings};
+use trimtab_sim::workload::WorkloadPlan;
+use trimtab_sim::workload::postmark::{PostmarkCounts, Leftover, Postmark, PostmarkSettings};
 
 /// The most likely seed of leftovers, besides that of the run.
 const SEED_DEFAULT: u32 = 42;
@@ -41,7 +41,7 @@ pub struct Record {
     /// Sums over all streams.
     pub totals: Totals,
     /// Counts of each stream.
-    pub streams: Vec<Counts>,
+    pub streams: Vec<PostmarkCounts>,
     /// The seconds of the original's report.
     pub stamps: Stamps,
     /// Phases, latencies, series.
@@ -105,7 +105,7 @@ impl Runner for Live<'_> {
 }
 
 /// Options of the target.
-pub fn dir_options(settings: &Settings, config: &Config) -> DirOptions {
+pub fn dir_options(settings: &PostmarkSettings, config: &Config) -> DirOptions {
     DirOptions {
         write_block: settings.write_block,
         read_block: settings.read_block,
@@ -153,7 +153,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     let recorded = ended(outcome, &mut streams)?;
     drop(survives);
     let mut totals = Totals::default();
-    let counts: Vec<Counts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
+    let counts: Vec<PostmarkCounts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
     for ((stream, _), counts) in streams.iter().zip(&counts) {
         totals.add(stream.run.settings(), counts);
     }
@@ -200,7 +200,7 @@ fn ended(outcome: RunOutcome, streams: &mut [(Announced<'_, '_>, Places)]) -> an
 
 /// Ensures that no existing file has a name of the run. Files left by an earlier run may be
 /// removed with consent.
-fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &Settings, threads: u32) -> anyhow::Result<()> {
+fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &PostmarkSettings, threads: u32) -> anyhow::Result<()> {
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
     let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
     let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
@@ -227,7 +227,7 @@ fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &Setting
 
 /// Asks for consent to large amounts. Only the absolute limit applies: a share of the drive
 /// would stop old scripts on small drives.
-fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
+fn agreed(context: &Context, plan: &WorkloadPlan) -> anyhow::Result<()> {
     let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
     let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
     if consent::ask(context, &format!("{announcement}. Continue?"))? {
@@ -237,7 +237,7 @@ fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Fails if the files cannot fit.
-fn fits(held: &[LockedDirectory], plan: &Plan) -> anyhow::Result<()> {
+fn fits(held: &[LockedDirectory], plan: &WorkloadPlan) -> anyhow::Result<()> {
     let mut free: Option<u64> = Some(0);
     let mut devices = Vec::new();
     for place in held {
@@ -259,8 +259,8 @@ fn fits(held: &[LockedDirectory], plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
-fn plan(runs: &[Postmark]) -> Plan {
-    runs.iter().map(|run| run.plan()).fold(Plan::default(), |sum, plan| Plan {
+fn plan(runs: &[Postmark]) -> WorkloadPlan {
+    runs.iter().map(|run| run.plan()).fold(WorkloadPlan::default(), |sum, plan| WorkloadPlan {
         written: sum.written.saturating_add(plan.written),
         space: sum.space.saturating_add(plan.space),
         ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),

@@ -3,10 +3,10 @@
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::processes::available_memory;
-use trimtab_sim::workload::postmark::Settings;
+use trimtab_sim::workload::postmark::PostmarkSettings;
 
 /// Fails if `threads` streams of these settings need more memory than is available.
-pub fn check(settings: &Settings, threads: u32) -> Result<(), UsageError> {
+pub fn check(settings: &PostmarkSettings, threads: u32) -> Result<(), UsageError> {
     enough(Bytes(settings.memory().0.saturating_mul(threads.into())), available_memory())
 }
 
@@ -29,7 +29,7 @@ mod tests {
         let memory = Some(Bytes(1_024_000_000));
         assert!(enough(Bytes(1_024_000_000), memory).is_ok() && enough(Bytes(1_024_000_001), memory).is_err());
         assert!(enough(Bytes::MAX, None).is_ok());
-        let absurd = Settings { number: (1 << 30) - 1, size_high: i32::MAX as u32, ..Settings::default() };
+        let absurd = PostmarkSettings { number: (1 << 30) - 1, size_high: i32::MAX as u32, ..PostmarkSettings::default() };
         assert!(check(&absurd, 1024).is_err());
     }
 }

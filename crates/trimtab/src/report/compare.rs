@@ -6,7 +6,7 @@ use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Si
 use trimtab_sim::analysis::compare::{ComparisonVerdict, MATTERS_FROM, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, Section, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]
@@ -17,20 +17,20 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[B
         let mut blocks = Vec::new();
         for (caption, rows) in [("", &against.figures), ("Latency percentiles; each phase of that name is a repeat", &against.latencies)] {
             if !rows.is_empty() {
-                blocks.push(Block::Table(table(caption, baseline, side.label, confidence, rows)));
+                blocks.push(SectionBlock::Table(table(caption, baseline, side.label, confidence, rows)));
             }
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == ComparisonVerdict::CannotTell) {
-            blocks.push(Block::Text(
+            blocks.push(SectionBlock::Text(
                 "No verdict without an interval. An interval needs two repeats per side (five for medians) and positive figures."
                     .to_owned(),
             ));
         }
         if against.figures.is_empty() {
-            blocks.push(Block::Text("They share no figure.".to_owned()));
+            blocks.push(SectionBlock::Text("They share no figure.".to_owned()));
         }
         if !against.not_shared.is_empty() {
-            blocks.push(Block::Text(format!("Only one of them has: {}", against.not_shared.join(", "))));
+            blocks.push(SectionBlock::Text(format!("Only one of them has: {}", against.not_shared.join(", "))));
         }
         sections.push(Section::new(format!("{} against {baseline}", side.label), blocks));
     }
@@ -38,7 +38,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[B
         // Warnings that may invalidate a ratio come before the ratios.
         let first = warnings.iter().any(|warning| warning.severity > Severity::Note);
         let at = if first { 0 } else { sections.len() };
-        sections.insert(at, Section::new("Warnings", vec![Block::Warnings(warnings.to_vec())]));
+        sections.insert(at, Section::new("Warnings", vec![SectionBlock::Warnings(warnings.to_vec())]));
     }
     let names: Vec<&str> = sides.iter().map(|side| side.label).collect();
     let subtitle = sides.iter().zip(ids).map(|(side, ids)| describe(side, ids)).collect();
@@ -47,10 +47,10 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[B
 
 /// Pictures with all sides in one: figures of the same unit as bars, shared series as lines.
 #[must_use]
-pub fn pictures(sides: &[Side<'_>]) -> Vec<Block> {
+pub fn pictures(sides: &[Side<'_>]) -> Vec<SectionBlock> {
     let runs: Vec<(&str, &Run)> = sides.iter().filter_map(|side| Some((side.label, side.runs.first()?))).collect();
     let Some((_, base)) = runs.first() else { return Vec::new() };
-    let mut blocks: Vec<Block> = UNITS.iter().flat_map(|unit| bars(&runs, base, *unit)).collect();
+    let mut blocks: Vec<SectionBlock> = UNITS.iter().flat_map(|unit| bars(&runs, base, *unit)).collect();
     blocks.extend(base.series.iter().filter_map(|series| lines(&runs, series)));
     blocks
 }
@@ -69,7 +69,7 @@ type Figure<'a> = (&'a String, Vec<Option<f64>>);
 
 /// Bar charts of the figures that differ between runs, grouped by magnitude. The table has
 /// the others.
-fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
+fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<SectionBlock> {
     let mean = |run: &Run, name: &str| {
         let samples = &run.metrics.iter().find(|m| m.name == name && m.unit == unit)?.samples;
         Some(samples.iter().sum::<f64>() / samples.len() as f64).filter(|mean| mean.is_finite())
@@ -95,7 +95,7 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
         let series = runs.iter().enumerate().map(|(at, (label, _))| {
             ((*label).to_owned(), picture.iter().map(|(_, values)| values[at].map(|value| value * scale)).collect())
         });
-        Block::Chart(Chart {
+        SectionBlock::Chart(Chart {
             title: format!("Figures in {name}"),
             x_label: String::new(),
             y_label: name.to_owned(),
@@ -125,7 +125,7 @@ fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
 }
 
 /// A series that the first run shares with others, in one chart.
-fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
+fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<SectionBlock> {
     let like = |other: &&Series| (&other.name, other.axis, other.unit) == (&series.name, series.axis, series.unit);
     let found: Vec<(&str, &Series)> =
         runs.iter().filter_map(|(label, run)| Some((*label, run.series.iter().find(like)?))).filter(|(_, s)| !s.x.is_empty()).collect();
@@ -194,8 +194,8 @@ mod tests {
         };
         let (a, b) = (run([30.0, 0.002_67, 0.002_67, 0.0, 1e-5]), run([30.001, 0.0667, 1.8, 3.74, 2e-5]));
         let drawn = bars(&[("A", &a), ("B", &b)], &a, Unit::Seconds);
-        let seen = |block: &Block| match block {
-            Block::Chart(Chart { y_label, kind: ChartKind::Bars { categories, series }, .. }) => (
+        let seen = |block: &SectionBlock| match block {
+            SectionBlock::Chart(Chart { y_label, kind: ChartKind::Bars { categories, series }, .. }) => (
                 y_label.clone(),
                 categories.join("; "),
                 series[1].1.iter().map(|v| v.map(three_digits)).collect::<Option<Vec<_>>>().unwrap().join(" "),

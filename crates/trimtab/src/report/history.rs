@@ -6,12 +6,12 @@ use super::terse::{Terse, number};
 use crate::history::events::Events;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// The table for the screen.
 pub fn table(events: &Events) -> Table {
     let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
-    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &header).when_narrow(NarrowLayout::Records);
     for event in &events.events {
         let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
         // Only a trim can have a count.

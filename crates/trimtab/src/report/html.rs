@@ -7,7 +7,7 @@ use super::{page_data, palette, svg};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::{Severity, Warning};
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Findings, Heat, Table, bars_table, dots_table, thinned};
+use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, Table, bars_table, dots_table, thinned};
 
 /// Points of a line that are drawn and listed; the store has all of them.
 const POINTS_MAX: usize = 240;
@@ -107,36 +107,36 @@ impl Page {
         self.html.push_str("</main>\n");
     }
 
-    fn block(&mut self, block: &Block) {
+    fn block(&mut self, block: &SectionBlock) {
         let html = &mut self.html;
         match block {
-            Block::Findings(findings) => write_findings(html, findings),
-            Block::Text(text) | Block::Caption(text) => {
+            SectionBlock::Findings(findings) => write_findings(html, findings),
+            SectionBlock::Text(text) | SectionBlock::Caption(text) => {
                 let _ = writeln!(html, "<p>{}</p>", prose(text));
             }
-            Block::Table(table) => write_table(html, table),
-            Block::Chart(chart) => {
+            SectionBlock::Table(table) => write_table(html, table),
+            SectionBlock::Chart(chart) => {
                 self.charts += 1;
                 let chart = prepared(chart);
                 let live = page_data::chart(&chart).map(|value| self.keep(value));
                 write_chart(&mut self.html, &chart, self.charts, live);
             }
-            Block::Film(film) => {
+            SectionBlock::Film(film) => {
                 let live = self.keep(page_data::film(film));
                 write_film(&mut self.html, film, live);
             }
-            Block::Heat(heat) => {
+            SectionBlock::Heat(heat) => {
                 let live = self.keep(page_data::heat(heat));
                 write_heat(&mut self.html, heat, live);
             }
-            Block::Plane(plane) => {
+            SectionBlock::Plane(plane) => {
                 let live = self.keep(page_data::plane(plane));
                 let _ = writeln!(
                     self.html,
                     "<figure class=\"plane\" data-chart=\"{live}\">\n<figcaption>Some of the cells</figcaption>\n<p class=\"still\">With scripts, this page filters its cells; without them, use 'trimtab sweep report --where'.</p>\n</figure>"
                 );
             }
-            Block::Warnings(warnings) => write_warnings(html, warnings),
+            SectionBlock::Warnings(warnings) => write_warnings(html, warnings),
         }
     }
 
@@ -198,7 +198,7 @@ fn look_style() -> String {
 }
 
 /// The answer, with the words, figures and order of the terminal's first screen.
-fn write_answer(html: &mut String, answer: &Answer) {
+fn write_answer(html: &mut String, answer: &StudyAnswer) {
     let _ = writeln!(
         html,
         "<section class=\"answer\" aria-label=\"The answer\">\n<p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
@@ -427,7 +427,7 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
 }
 
 /// Latencies over time during two trims.
-fn write_heat(html: &mut String, heat: &Heat, live: usize) {
+fn write_heat(html: &mut String, heat: &LatencyHeatmap, live: usize) {
     write_still(html, "heat", &heat.title, live, svg::heat(heat));
     html.push_str("<ul class=\"legend\"><li>");
     for shade in svg::SHADES {
@@ -518,21 +518,21 @@ fn plain(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_study::document::{Line, Mark, Section};
+    use trimtab_study::document::{ChartLine, Mark, Section};
 
     fn document(hostile: &str) -> Document {
         let mut table = Table::new(hostile, &["a", hostile]);
         table.row([hostile, "1"]);
-        let line = Line { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) * 10.0 + 1.0)).collect() };
+        let line = ChartLine { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) * 10.0 + 1.0)).collect() };
         let warning = Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
-        let chart = |kind| Block::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
+        let chart = |kind| SectionBlock::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
         let blocks = vec![
-            Block::Findings(Findings { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
-            Block::Text(hostile.into()),
-            Block::Table(table),
+            SectionBlock::Findings(Findings { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
+            SectionBlock::Text(hostile.into()),
+            SectionBlock::Table(table),
             chart(ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 3.0, label: hostile.into() }] }),
             chart(ChartKind::Bars { categories: vec![hostile.into()], series: vec![(hostile.into(), vec![Some(3.0)])] }),
-            Block::Warnings(vec![warning]),
+            SectionBlock::Warnings(vec![warning]),
         ];
         Document {
             title: hostile.into(),
@@ -545,11 +545,11 @@ mod tests {
     /// Regression: an empty picture for a series with one value.
     #[test]
     fn render_explains_series_with_one_value() {
-        let line = |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.to_vec() };
+        let line = |name: &str, points: &[(f64, f64)]| ChartLine { name: name.into(), points: points.to_vec() };
         let (one, two) = (line("alone", &[(2.0, 30.0), (3.0, f64::NAN)]), line("both", &[(1.0, 5.0), (2.0, 6.0)]));
         let kind = ChartKind::Lines { lines: vec![one, two], marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "GB".into(), y_label: "writes/s".into(), kind };
-        let sections = vec![Section::new("s", vec![Block::Chart(chart)])];
+        let sections = vec![Section::new("s", vec![SectionBlock::Chart(chart)])];
         let html = render(&Document { sections, ..Document::default() });
         assert!(html.contains("alone has only one value, shown as a dot: 30 (writes/s) at 2 (GB)."), "{html}");
         assert!(!html.contains("both has only"));

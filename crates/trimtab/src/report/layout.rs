@@ -7,7 +7,7 @@
 use super::escape::clean;
 use std::ops::Range;
 use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// Follows an unsteady figure. It hangs to the right, so that digits stay aligned.
 pub const NOT_STEADY: &str = "~";
@@ -47,8 +47,8 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
     };
     match (grid.widths(width), table.narrow) {
         (Some(widths), _) => grid.draw(&widths, &mut shown),
-        (None, Narrow::Panels) => grid.panels(width, &mut shown),
-        (None, Narrow::Records) => grid.records(width, &mut shown),
+        (None, NarrowLayout::Panels) => grid.panels(width, &mut shown),
+        (None, NarrowLayout::Records) => grid.records(width, &mut shown),
     }
     shown
 }
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample(narrow: Narrow) -> Table {
+    fn sample(narrow: NarrowLayout) -> Table {
         let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"]).when_narrow(narrow);
         table.row(["none", "27,900/s", "nothing is trimmed"]);
         table.row(["batched", "148 ms (3.1×)", "one trim of the whole filesystem"]);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn table_wraps_before_it_stacks() {
-        let shown = |width| table(&sample(Narrow::Panels), Some(width));
+        let shown = |width| table(&sample(NarrowLayout::Panels), Some(width));
         assert_eq!(
             shown(80),
             "policy   4 KiB random writes, steady  what it is\n\
@@ -283,7 +283,7 @@ mod tests {
             "policy      4 KiB random\n          writes, steady\n────────────────────────\nnone            27,900/s\nbatched    148 ms (3.1×)\n\n\
              policy   what it is\n────────────────────────\nnone     nothing is\n         trimmed\nbatched  one trim of the\n         whole\n         filesystem\n"
         );
-        assert_eq!(table(&sample(Narrow::Records), Some(24)).lines().next_back(), Some("      filesystem"));
+        assert_eq!(table(&sample(NarrowLayout::Records), Some(24)).lines().next_back(), Some("      filesystem"));
     }
 
     /// Regression: a table of five columns was split at 80 columns although it fits with a
@@ -356,7 +356,7 @@ mod tests {
             columns in 1_usize..9, rows in prop::collection::vec(prop::collection::vec(cell(), 9), 0..7),
             header in prop::collection::vec(cell(), 9), width in 1_usize..140, records in any::<bool>(),
         ) {
-            let narrow = if records { Narrow::Records } else { Narrow::Panels };
+            let narrow = if records { NarrowLayout::Records } else { NarrowLayout::Panels };
             let mut drawn = Table::new("", &header.iter().take(columns).map(String::as_str).collect::<Vec<_>>()).when_narrow(narrow);
             rows.iter().for_each(|row| drawn.row(row.iter().take(columns).cloned()));
             let shown = table(&drawn, Some(width));

@@ -3,7 +3,7 @@
 
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
+use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
 
 /// The whole document.
 pub fn render(document: &Document) -> String {
@@ -22,7 +22,7 @@ pub fn render(document: &Document) -> String {
 }
 
 /// The answer, in the order of the first screen.
-fn of_answer(answer: &Answer) -> String {
+fn of_answer(answer: &StudyAnswer) -> String {
     let mut text = format!("\n{} ({})\n\n", escaped(&answer.subject), escaped(&answer.origin));
     for what in &answer.uses {
         let sure = if what.sure.is_empty() { String::new() } else { format!(" ({})", escaped(&what.sure)) };
@@ -38,19 +38,19 @@ fn of_answer(answer: &Answer) -> String {
     text
 }
 
-fn block_of(block: &Block) -> String {
+fn block_of(block: &SectionBlock) -> String {
     match block {
-        Block::Text(paragraph) => format!("{}\n", escaped(paragraph)),
-        Block::Caption(_) | Block::Plane(_) => String::new(),
-        Block::Findings(verdict) => {
+        SectionBlock::Text(paragraph) => format!("{}\n", escaped(paragraph)),
+        SectionBlock::Caption(_) | SectionBlock::Plane(_) => String::new(),
+        SectionBlock::Findings(verdict) => {
             let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
             format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())
         }
-        Block::Table(table) => of_table(table),
-        Block::Chart(chart) => of_chart(chart),
-        Block::Film(film) => of_table(&film.table()),
-        Block::Heat(heat) => of_table(&heat.table()),
-        Block::Warnings(warnings) => {
+        SectionBlock::Table(table) => of_table(table),
+        SectionBlock::Chart(chart) => of_chart(chart),
+        SectionBlock::Film(film) => of_table(&film.table()),
+        SectionBlock::Heat(heat) => of_table(&heat.table()),
+        SectionBlock::Warnings(warnings) => {
             warnings.iter().map(|w| format!("- {}: {} ({})\n", w.severity.name(), escaped(&w.text), escaped(&w.code))).collect()
         }
     }

@@ -3,7 +3,7 @@
 use super::run::document as of_run;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, ChartLine, Section, Table};
 
 /// A report about one run. `trimtab results show` prints the rest.
 #[must_use]
@@ -32,17 +32,17 @@ pub fn document(run: &Run) -> Document {
     let slowest = points.iter().map(|p| p.1).fold(0.0, f64::max);
     let (scale, unit) = if slowest < 1e6 { (1e3, "µs") } else { (1e6, "ms") };
     points.iter_mut().for_each(|point| point.1 /= scale);
-    let mut blocks = vec![Block::Table(table)];
+    let mut blocks = vec![SectionBlock::Table(table)];
     if points.len() > 1 {
-        blocks.push(Block::Chart(Chart {
+        blocks.push(SectionBlock::Chart(Chart {
             title: "Response time over throughput".to_owned(),
             x_label: "operations/s achieved".to_owned(),
             y_label: format!("mean response time, {unit}"),
-            kind: ChartKind::Lines { lines: vec![Line { name: "response".to_owned(), points }], marks: Vec::new() },
+            kind: ChartKind::Lines { lines: vec![ChartLine { name: "response".to_owned(), points }], marks: Vec::new() },
         }));
     }
     if mean("ort").is_some() {
-        blocks.push(Block::Text(format!(
+        blocks.push(SectionBlock::Text(format!(
             "Peak {}, overall response time {}: the area under the curve from the origin, divided by the peak.",
             shown("peak.rate", Unit::OpsPerSecond),
             shown("ort", Unit::Seconds)

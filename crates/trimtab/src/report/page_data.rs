@@ -3,7 +3,7 @@
 use super::palette;
 use serde_json::{Value, json};
 use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap, shares};
-use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
+use trimtab_study::document::{Chart, ChartKind, Film, LatencyHeatmap, Plane, PlaneCells};
 
 /// Largest number of superblock characters of a film; further moments are left out.
 const FILM_CHARACTERS_MAX: usize = 150_000;
@@ -37,7 +37,7 @@ pub fn chart(chart: &Chart) -> Option<Value> {
             let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
             let mut value = head("dots");
             value["axes"] = json!(axes);
-            let dot = |(dot, look): (&trimtab_study::document::Dot, usize)| {
+            let dot = |(dot, look): (&trimtab_study::document::ScatterPoint, usize)| {
                 let x: Vec<Value> = dot.x.iter().map(|x| x.map_or(Value::Null, number)).collect();
                 json!({ "name": dot.name, "look": look, "x": x, "y": number(dot.y), "chosen": dot.chosen })
             };
@@ -85,7 +85,7 @@ pub fn plane(plane: &Plane) -> Value {
 }
 
 /// Latencies over time: the start of each bucket, in seconds.
-pub fn heat(heat: &Heat) -> Value {
+pub fn heat(heat: &LatencyHeatmap) -> Value {
     let buckets = || heat.maps.iter().flat_map(|(_, map)| map.cells.iter().map(|cell| cell.1));
     let (low, high) = (buckets().min().unwrap_or(8), buckets().max().unwrap_or(8) + 1);
     let edges: Vec<Value> = (low..=high).map(|bucket| number(LatencyMap::least(bucket).as_secs_f64())).collect();

@@ -5,15 +5,15 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
 use trimtab_sim::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
-use trimtab_study::document::{Block, Document, Section, Table};
+use trimtab_study::document::{SectionBlock, Document, Section, Table};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {
-    let mut sections = vec![Section::new("Figures", vec![Block::Table(metrics(&run.metrics))])];
-    sections.push(Section::new("Phases", vec![Block::Table(phases(&run.phases))]));
+    let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&run.metrics))])];
+    sections.push(Section::new("Phases", vec![SectionBlock::Table(phases(&run.phases))]));
     let latencies = latencies(&run.phases);
     if !latencies.rows.is_empty() {
-        sections.push(Section::new("Latency", vec![Block::Table(latencies)]));
+        sections.push(Section::new("Latency", vec![SectionBlock::Table(latencies)]));
     }
     let charts = super::series::charts(run);
     if !charts.is_empty() {
@@ -24,11 +24,11 @@ pub fn document(run: &Run) -> Document {
         run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
         // Months are modelled on a smaller drive, and the figures scaled up.
         let smaller = Field::find(&run.environment, "drive.aged-size");
-        let of_smaller = |size| Block::Text(format!("Of the drive as modelled, at {size}; the figures above are for its own size."));
-        sections.push(Section::new("Counts", [Block::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
+        let of_smaller = |size| SectionBlock::Text(format!("Of the drive as modelled, at {size}; the figures above are for its own size."));
+        sections.push(Section::new("Counts", [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
     }
     if !run.warnings.is_empty() {
-        sections.push(Section::new("Warnings", vec![Block::Warnings(run.warnings.clone())]));
+        sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(run.warnings.clone())]));
     }
     if run.metrics.is_empty() {
         sections.remove(0);
@@ -104,7 +104,7 @@ pub fn everything(run: &Run) -> Document {
         ("Made from", specification(&run.specification)),
     ];
     let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
-    let sections: Vec<Section> = filled.map(|(title, table)| Section::new(title, vec![Block::Table(table)])).collect();
+    let sections: Vec<Section> = filled.map(|(title, table)| Section::new(title, vec![SectionBlock::Table(table)])).collect();
     document.sections.splice(at..at, sections);
     document.sections.retain(|section| section.title != "Phases" || !run.phases.is_empty());
     document

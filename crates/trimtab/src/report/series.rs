@@ -3,11 +3,11 @@
 use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
-use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, ChartLine, Mark};
 
 /// Charts of a run's series; series with the same axis and unit share one. Rates over bytes
 /// written have their knees marked.
-pub fn charts(run: &Run) -> Vec<Block> {
+pub fn charts(run: &Run) -> Vec<SectionBlock> {
     let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
     for series in &run.series {
         match groups.iter_mut().find(|(axis, unit, _)| (*axis, *unit) == (series.axis, series.unit)) {
@@ -19,32 +19,32 @@ pub fn charts(run: &Run) -> Vec<Block> {
 }
 
 /// The same series of several runs, each labelled by its run.
-pub fn together(name: &str, found: &[(&str, &Series)]) -> Block {
+pub fn together(name: &str, found: &[(&str, &Series)]) -> SectionBlock {
     let named: Vec<Series> = found.iter().map(|(label, series)| Series { name: (*label).to_owned(), ..(*series).clone() }).collect();
     let first = &named[0];
     match chart(first.axis, first.unit, &named.iter().collect::<Vec<_>>()) {
-        Block::Chart(chart) => {
+        SectionBlock::Chart(chart) => {
             let over = if first.axis == Axis::Time { "time" } else { "bytes written" };
-            Block::Chart(Chart { title: format!("{name} over {over}"), ..chart })
+            SectionBlock::Chart(Chart { title: format!("{name} over {over}"), ..chart })
         }
         other => other,
     }
 }
 
-fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> Block {
+fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> SectionBlock {
     let (x_label, x_scale) = match axis {
         Axis::Time => ("time, s", 1e-9),
         Axis::BytesWritten => ("written, GB (10^9 bytes)", 1e-9),
     };
     let (y_label, y_scale) = axis_of(unit);
-    let lines = group.iter().map(|series| Line {
+    let lines = group.iter().map(|series| ChartLine {
         name: series.name.clone(),
         points: series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * x_scale, y * y_scale)).collect(),
     });
     let knees = group.iter().filter(|series| axis == Axis::BytesWritten && series.name.ends_with("rate"));
     let marks = knees.flat_map(|series| knees_of(series, x_scale, y_scale)).collect();
     let names: Vec<&str> = group.iter().map(|series| series.name.as_str()).collect();
-    Block::Chart(Chart {
+    SectionBlock::Chart(Chart {
         title: format!("{} over {}", names.join(", "), if axis == Axis::Time { "time" } else { "bytes written" }),
         x_label: x_label.to_owned(),
         y_label: y_label.to_owned(),
@@ -87,7 +87,7 @@ mod tests {
         let x: Vec<u64> = (0..200).map(|i| (i + 1) * 1_000_000_000).collect();
         let y: Vec<f64> = (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
         let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };
-        let Block::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };
+        let SectionBlock::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };
         let ChartKind::Lines { marks, .. } = chart.kind else { panic!("lines") };
         assert_eq!(marks, [Mark { x: 80.0, label: "191 → 61.0".into() }]);
     }

@@ -7,7 +7,7 @@ use crate::store::{RunId, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// Stored runs for programs.
 pub fn terse(found: &[Summary]) -> String {
@@ -78,7 +78,7 @@ pub fn table(found: &[Summary]) -> Table {
     // Omit columns that are empty for every run.
     cells.retain(|(_, cells)| said(cells));
     let header: Vec<&str> = cells.iter().map(|(name, _)| *name).collect();
-    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &header).when_narrow(NarrowLayout::Records);
     for row in 0..found.len() {
         table.row(cells.iter().map(|(_, cells)| cells[row].clone()));
     }

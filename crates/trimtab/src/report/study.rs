@@ -16,12 +16,12 @@ mod twin;
 mod words;
 
 pub use surroundings::Surroundings;
-use trimtab_study::document::{Answer, Document};
+use trimtab_study::document::{StudyAnswer, Document};
 use trimtab_study::study::verdict::Verdict;
 pub use words::untried_reason;
 
 /// The first screen of studies that ran together.
-pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
+pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> StudyAnswer {
     match verdicts {
         [verdict] => first_screen::answer(verdict, around),
         several => overview::answer(several, around),

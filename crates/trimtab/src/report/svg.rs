@@ -14,7 +14,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use trimtab_study::document::{Chart, ChartKind, Dot, Line, Mark};
+use trimtab_study::document::{Chart, ChartKind, ScatterPoint, ChartLine, Mark};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);
@@ -82,7 +82,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 fn draw_lines(
     root: &DrawingArea<SVGBackend<'_>, Shift>,
     chart: &Chart,
-    lines: &[Line],
+    lines: &[ChartLine],
     marks: &[Mark],
     log: bool,
 ) -> Result<bool, DrawError> {
@@ -286,9 +286,9 @@ fn tick_labels(ticks: &[f64]) -> Vec<String> {
 
 /// Draws one mark each with its name next to it, on a logarithmic scale if values are a
 /// decade apart.
-fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[Dot]) -> Result<bool, DrawError> {
+fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[ScatterPoint]) -> Result<bool, DrawError> {
     const SIZE: f64 = 8.0;
-    let placed: Vec<(&Dot, f64)> = dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
+    let placed: Vec<(&ScatterPoint, f64)> = dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
     let Some((low, high)) = extent(placed.iter().map(|(_, x)| *x)) else { return Ok(false) };
     // Room at the sides for marks and names.
     let room = ((high - low) * 0.12).max(0.5);
@@ -300,7 +300,7 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
     };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
-    let place = |dot: &Dot, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
+    let place = |dot: &ScatterPoint, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
     // Occupied areas: start, end, height.
     let mark = SIZE as i32 + 1;
     let mut taken: Vec<(i32, i32, i32)> =
@@ -419,7 +419,7 @@ mod tests {
     }
 
     fn one_line(points: Vec<(f64, f64)>) -> Chart {
-        let kind = ChartKind::Lines { lines: vec![Line { name: "l".into(), points }], marks: vec![] };
+        let kind = ChartKind::Lines { lines: vec![ChartLine { name: "l".into(), points }], marks: vec![] };
         Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind }
     }
 
@@ -551,7 +551,7 @@ mod tests {
             kind: ChartKind::Lines { lines: vec![], marks: vec![] },
         };
         assert_eq!(draw(&chart, false), None);
-        let line = Line { name: "l".into(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
+        let line = ChartLine { name: "l".into(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
         chart.kind = ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 0.5, label: "<script>".into() }] };
         for log in [false, true] {
             let svg = draw(&chart, log).unwrap();

@@ -9,7 +9,7 @@ use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    Answer, Block, Chart, ChartKind, ColumnUse, Document, Findings, Line, Mark, NoteKind, Table, Use, dots_table, read_as,
+    StudyAnswer, SectionBlock, Chart, ChartKind, ColumnUse, Document, Findings, ChartLine, Mark, NoteKind, Table, RecommendationLine, dots_table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -50,14 +50,14 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
 }
 
 /// The answer alone: the first screen.
-pub fn answer(answer: &Answer) -> String {
+pub fn answer(answer: &StudyAnswer) -> String {
     answer_at(answer, output::width())
 }
 
 /// The answer at a width. If it does not fit on a screen, parts are left out; --details shows
 /// them.
-pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
-    let shown = |answer: &Answer, tight: u8| {
+pub fn answer_at(answer: &StudyAnswer, width: Option<usize>) -> String {
+    let shown = |answer: &StudyAnswer, tight: u8| {
         let mut screen = Screen { text: String::new(), width, tight };
         screen.answer(answer);
         screen.text
@@ -86,9 +86,9 @@ pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
 
 /// A reduced answer that says where the rest is, so that policies missing from it do not look
 /// untried.
-fn marked(less: &Answer, whole: &Answer) -> Answer {
+fn marked(less: &StudyAnswer, whole: &StudyAnswer) -> StudyAnswer {
     let mut marked = less.clone();
-    let content = |answer: &Answer| {
+    let content = |answer: &StudyAnswer| {
         let cells = answer.tables.iter().map(|table| table.rows.iter().map(Vec::len).sum::<usize>()).sum::<usize>();
         (cells, answer.notes.len(), answer.undo.is_some())
     };
@@ -104,7 +104,7 @@ fn marked(less: &Answer, whole: &Answer) -> Answer {
 const ALL_TIGHT: u8 = 3;
 
 /// Leaves out part of an answer or an empty line; false if there was nothing to leave out.
-type Less = fn(&mut Answer, &mut u8) -> bool;
+type Less = fn(&mut StudyAnswer, &mut u8) -> bool;
 
 /// Parts that are left out if there is no room, the least important first.
 const LESS: [Less; 8] = [
@@ -121,7 +121,7 @@ const LESS: [Less; 8] = [
     |answer, _| drop_notes(answer, NoteKind::Condition),
 ];
 
-fn drop_notes(answer: &mut Answer, kind: NoteKind) -> bool {
+fn drop_notes(answer: &mut StudyAnswer, kind: NoteKind) -> bool {
     let before = answer.notes.len();
     answer.notes.retain(|note| note.kind != kind);
     answer.notes.len() < before
@@ -179,17 +179,17 @@ impl Screen {
         self.text.push_str(&lines::paragraph(&output::plain_line(text), self.width, first, rest));
     }
 
-    fn block(&mut self, block: &Block) {
+    fn block(&mut self, block: &SectionBlock) {
         match block {
-            Block::Findings(findings) => self.findings(findings),
-            Block::Text(paragraph) => self.paragraph(paragraph, "", ""),
-            Block::Caption(_) => {}
-            Block::Table(table) => self.table(table),
-            Block::Chart(chart) => self.chart(chart),
-            Block::Film(film) => self.table(&film.table()),
-            Block::Heat(heat) => self.table(&heat.table()),
-            Block::Plane(_) => {}
-            Block::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
+            SectionBlock::Findings(findings) => self.findings(findings),
+            SectionBlock::Text(paragraph) => self.paragraph(paragraph, "", ""),
+            SectionBlock::Caption(_) => {}
+            SectionBlock::Table(table) => self.table(table),
+            SectionBlock::Chart(chart) => self.chart(chart),
+            SectionBlock::Film(film) => self.table(&film.table()),
+            SectionBlock::Heat(heat) => self.table(&heat.table()),
+            SectionBlock::Plane(_) => {}
+            SectionBlock::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
         }
     }
 
@@ -201,7 +201,7 @@ impl Screen {
     }
 
     /// The drive; the policy and the reason; the table; notes; commands; where to find the rest.
-    fn answer(&mut self, answer: &Answer) {
+    fn answer(&mut self, answer: &StudyAnswer) {
         let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
         let taken = subject.width() + origin.width();
         match self.width {
@@ -272,7 +272,7 @@ impl Screen {
     }
 
     /// The policy after a label of five columns; the confidence at the right edge, or below.
-    fn use_this(&mut self, what: &Use, label: &str) {
+    fn use_this(&mut self, what: &RecommendationLine, label: &str) {
         let (choice, sure) = (clean(&what.in_words()), clean(&what.sure));
         let room = self.width.map_or(SCREEN, |width| width.min(SCREEN));
         let taken = label.len() + choice.width() + sure.width();
@@ -336,7 +336,7 @@ impl Screen {
 
     /// A row of blocks for each line, all on one scale; figures next to it, or below if there is
     /// no room.
-    fn sparklines(&mut self, lines: &[Line]) {
+    fn sparklines(&mut self, lines: &[ChartLine]) {
         let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
         let high = lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|y| y.is_finite()).fold(0.0, f64::max);
         let figures: Vec<String> = lines.iter().map(|line| figures(&line.points)).collect();
@@ -412,15 +412,15 @@ fn figures(points: &[(f64, f64)]) -> String {
 mod tests {
     use super::*;
 
-    fn line(name: &str, value: impl Fn(u32) -> f64) -> Line {
-        Line { name: name.into(), points: (0..600).map(|i| (f64::from(i), value(i))).collect() }
+    fn line(name: &str, value: impl Fn(u32) -> f64) -> ChartLine {
+        ChartLine { name: name.into(), points: (0..600).map(|i| (f64::from(i), value(i))).collect() }
     }
 
-    fn drawn(lines: Vec<Line>, width: Option<usize>) -> String {
+    fn drawn(lines: Vec<ChartLine>, width: Option<usize>) -> String {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
         let document =
-            Document { sections: vec![trimtab_study::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
+            Document { sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])], ..Document::default() };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
     }
 
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn name_cannot_start_a_new_line() {
         let forged = "x\n/mnt [ext4]: proved";
-        let section = trimtab_study::document::Section::new(forged, vec![Block::Text(forged.into())]);
+        let section = trimtab_study::document::Section::new(forged, vec![SectionBlock::Text(forged.into())]);
         let document = Document { title: forged.into(), subtitle: vec![forged.into()], sections: vec![section], ..Document::default() };
         let shown = anstream::adapter::strip_str(&render_at(&document, None)).to_string();
         assert!(shown.matches("x /mnt").count() == 4 && !shown.contains("\n/mnt"), "{shown}");

@@ -5,7 +5,7 @@ use crate::trim::outcome::{Outcome, Report};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::surface::at_least;
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// The whole report.
 pub fn text(report: &Report) -> String {
@@ -23,7 +23,7 @@ fn table_text(report: &Report) -> String {
         "",
         &["filesystem", "reached the drives", "commands", "free with reserve", "requests", "refused", "time", "foreground latency"],
     )
-    .when_narrow(Narrow::Records);
+    .when_narrow(NarrowLayout::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
             (Some(during), Some(otherwise)) => format!("{} (otherwise {})", of_ms(during), of_ms(otherwise)),

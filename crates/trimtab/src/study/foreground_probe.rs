@@ -19,7 +19,7 @@ use trimtab_sim::runner::{Events, RunEnd, RunProgress, files};
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
-use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
+use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, LoadLatencies};
 use trimtab_study::study::{policy, policy_events};
 
 /// Time with appends only, before the deletes and after the last discard.
@@ -61,9 +61,9 @@ struct ForegroundEvents<'a, E> {
     online: bool,
     /// The foreground directory, until the thread starts.
     others: Option<DirTarget>,
-    working: Option<JoinHandle<TargetResult<(Met, RunRecording)>>>,
+    working: Option<JoinHandle<TargetResult<(LoadLatencies, RunRecording)>>>,
     shared: Arc<Shared>,
-    met: Option<(Met, RunRecording)>,
+    met: Option<(LoadLatencies, RunRecording)>,
 }
 
 #[derive(Debug, Default)]
@@ -75,10 +75,10 @@ struct Shared {
 
 impl Shared {
     /// Appends until the end.
-    fn work(&self, mut target: DirTarget) -> TargetResult<(Met, RunRecording)> {
+    fn work(&self, mut target: DirTarget) -> TargetResult<(LoadLatencies, RunRecording)> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
-        let (mut met, started) = (Met::default(), target.now());
+        let (mut met, started) = (LoadLatencies::default(), target.now());
         let mut recorder = Recorder::new(started);
         recorder.begin_phase(BUSY.phase, started);
         let mut due = started;

@@ -38,7 +38,7 @@ use trimtab_study::study::job::{self, Job};
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
-use trimtab_study::study::untried::Reason;
+use trimtab_study::study::untried::OmissionReason;
 
 /// Largest change of the fill, in percent, for resuming a study: writes of other processes in
 /// between have little effect.
@@ -114,15 +114,15 @@ impl Possibilities {
 
     /// All policies; `as-mounted` is the baseline.
     pub fn offers(&self) -> Vec<Offer> {
-        let offer = |policy: &str, obstacle: Option<Reason>| Offer { policy: policy.to_owned(), obstacle };
-        let (trim, remount) = (self.trim_obstacle.clone().map(Reason::Obstacle), self.remount_obstacle.clone().map(Reason::Obstacle));
+        let offer = |policy: &str, obstacle: Option<OmissionReason>| Offer { policy: policy.to_owned(), obstacle };
+        let (trim, remount) = (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
         let as_mounted = offer(policy::AS_MOUNTED, None);
         let mut offers = if self.discard.is_on() {
             vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
         } else {
             vec![as_mounted, offer(policy::BATCHED, trim.clone()), offer(policy::ONLINE, remount.or(trim))]
         };
-        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(Reason::ModelledOnly))));
+        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(OmissionReason::ModelledOnly))));
         offers
     }
 

@@ -7,7 +7,7 @@ use trimtab_sim::run::{Field, Run};
 use trimtab_study::study::Study;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
-use trimtab_study::study::untried::Untried;
+use trimtab_study::study::untried::OmittedPart;
 
 /// Name of the note on a twin, and prefix of the parts of its study.
 const TWIN: &str = "twin";
@@ -21,7 +21,7 @@ const BETWEEN_TARGETS: &str = ", ";
 struct StudyNote {
     target: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    untried: Vec<Untried>,
+    untried: Vec<OmittedPart>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sensitivity: Option<Sensitivity>,
 }
@@ -151,10 +151,10 @@ pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -
 mod tests {
     use super::*;
     use trimtab_study::study::recommendation::Recommendation;
-    use trimtab_study::study::untried::{Part, Reason};
+    use trimtab_study::study::untried::{StudyPart, OmissionReason};
 
     fn study(target: &str, untried: &[&str]) -> Study {
-        let untried = untried.iter().map(|policy| Untried { part: Part::policy(*policy), reason: Reason::Obstacle("no root".to_owned()) });
+        let untried = untried.iter().map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
         Study { target: target.to_owned(), complete: true, untried: untried.collect(), ..Study::default() }
     }
 

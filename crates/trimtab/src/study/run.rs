@@ -20,26 +20,26 @@ use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::simulate::Watcher;
-use trimtab_study::study::cells::{Cell, Extent, Question};
+use trimtab_study::study::cells::{StudyCell, StudyExtent, Question};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
 use trimtab_study::study::modelled::Setup;
-use trimtab_study::study::problem::Problem;
+use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::trials::{self, Breadth, Trials};
-use trimtab_study::study::untried::{Part as StudyPart, Reason, Untried};
+use trimtab_study::study::untried::{StudyPart as StudyPart, OmissionReason, OmittedPart};
 use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: a hash of everything that determines its result.
 #[must_use]
-pub fn name(cell: &Cell) -> String {
+pub fn name(cell: &StudyCell) -> String {
     checkpoint::name(cell.header(), &cell.detail())
 }
 
 /// The study of a modelled drive, before it runs.
 pub struct Modelled<'a> {
     /// The cells to run.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<StudyCell>,
     /// Repeats of each cell.
     pub repeats: u32,
     /// Finished cells, which are not run again.
@@ -59,7 +59,7 @@ pub struct Assumptions {
 impl<'a> Modelled<'a> {
     /// Adds trials of assumptions, unless an earlier study finished them or `only` names another
     /// cell.
-    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &Extent), only: Option<&str>) {
+    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &StudyExtent), only: Option<&str>) {
         let cell = checkpoint::name(trials::header(&setup), &trials::detail(&setup, policies, breadth, extent));
         if only.is_some_and(|only| only != cell) || !setup.trims() {
             return;
@@ -76,8 +76,8 @@ impl<'a> Modelled<'a> {
     }
 }
 
-fn no_assumptions(reason: String) -> Untried {
-    Untried { part: StudyPart::Assumptions, reason: Reason::Obstacle(reason) }
+fn no_assumptions(reason: String) -> OmittedPart {
+    OmittedPart { part: StudyPart::Assumptions, reason: OmissionReason::Obstacle(reason) }
 }
 
 /// Runs studies of modelled drives together: all their cells, on all processors.
@@ -140,7 +140,7 @@ fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
 
 /// A modelled study in progress.
 struct UnderWay<'a> {
-    cells: Vec<Cell>,
+    cells: Vec<StudyCell>,
     /// Cells to run in order, and for each the cells that it covers.
     visits: Vec<(usize, Vec<usize>)>,
     books: Mutex<Matrix>,
@@ -148,12 +148,12 @@ struct UnderWay<'a> {
     study: Study,
     assumptions: Option<Assumptions>,
     /// The cells of each small study, and its result.
-    trials: Vec<Result<Vec<Cell>, Problem>>,
+    trials: Vec<Result<Vec<StudyCell>, StudyError>>,
     said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
 }
 
 /// The visits of `matrix`. A cell whose run another visit contains has no visit of its own.
-fn visits(cells: &[Cell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
+fn visits(cells: &[StudyCell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
     let due = matrix.visits();
     let times = |at: usize| due.iter().filter(|visit| **visit == at).count();
     let covers = |a: usize, b: usize| times(a) == times(b) && cells[a].covers(&cells[b]);
@@ -195,7 +195,7 @@ impl<'a> UnderWay<'a> {
     }
 
     /// The cells of a task.
-    fn cells_of(&self, what: &Work) -> &[Cell] {
+    fn cells_of(&self, what: &Work) -> &[StudyCell] {
         match what {
             Work::Visit(nth) => std::slice::from_ref(&self.cells[self.visits[*nth].0]),
             Work::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
@@ -287,9 +287,9 @@ fn stamp(run: &mut Run, setup: &Setup) {
 }
 
 /// The runs of a small study; `None` if the user interrupted.
-fn small_study(cells: &[Cell], snapshots: &SnapshotCache) -> anyhow::Result<Option<Vec<Run>>> {
+fn small_study(cells: &[StudyCell], snapshots: &SnapshotCache) -> anyhow::Result<Option<Vec<Run>>> {
     let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
-    let mut run = |cell: &Cell| match interrupt::requested() {
+    let mut run = |cell: &StudyCell| match interrupt::requested() {
         true => Ok(None),
         false => match cell.run_from(&mut beginning, &mut Unwatched)? {
             (run, RunEnd::Complete) => Ok(Some(run)),
@@ -305,7 +305,7 @@ pub struct Offer {
     /// Its name.
     pub policy: String,
     /// The reason why it cannot be tried here; `None` if it can.
-    pub obstacle: Option<Reason>,
+    pub obstacle: Option<OmissionReason>,
 }
 
 /// A real filesystem that can run a job under a policy.
@@ -361,7 +361,7 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkp
     for offer in rig.offers().into_iter().filter(|offer| wanted(&offer.policy)) {
         match offer.obstacle {
             None => policies.push(offer.policy),
-            Some(reason) => study.untried.push(Untried { part: StudyPart::policy(offer.policy), reason }),
+            Some(reason) => study.untried.push(OmittedPart { part: StudyPart::policy(offer.policy), reason }),
         }
     }
     let (cells, mut matrix) = cells(rig, asked, &policies, checkpoints)?;
@@ -377,7 +377,7 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkp
         }
         let late = asked.patience.is_some_and(|patience| started.elapsed() > patience);
         let part = StudyPart::Workload { policy: policy.clone(), workload: job.name().to_owned() };
-        let no_time = Untried { part, reason: Reason::NoTime };
+        let no_time = OmittedPart { part, reason: OmissionReason::NoTime };
         if late && matrix.is_untouched(at) && !matrix.is_given_up(at) && !study.untried.contains(&no_time) {
             study.untried.push(no_time);
         }
@@ -460,7 +460,7 @@ mod tests {
     use crate::study::checkpoint::NoCheckpoints;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
     use trimtab_sim::runner::recorder::RunRecording;
-    use trimtab_sim::workload::postmark::Settings;
+    use trimtab_sim::workload::postmark::PostmarkSettings;
 
     /// Logs the runs; `online` fails after its first run.
     #[derive(Default)]
@@ -472,7 +472,7 @@ mod tests {
         fn offers(&self) -> Vec<Offer> {
             let offer = |policy: &str, obstacle: Option<&str>| Offer {
                 policy: policy.into(),
-                obstacle: obstacle.map(|text| Reason::Obstacle(text.into())),
+                obstacle: obstacle.map(|text| OmissionReason::Obstacle(text.into())),
             };
             vec![offer(policy::AS_MOUNTED, None), offer(policy::BATCHED, Some("needs root")), offer(policy::ONLINE, None)]
         }
@@ -494,7 +494,7 @@ mod tests {
     }
 
     fn asked(policies: &[&str], patience: Option<Duration>) -> MeasuredRequest {
-        let job = Job::postmark(&Settings { number: 5, transactions: 5, ..Settings::default() }).unwrap();
+        let job = Job::postmark(&PostmarkSettings { number: 5, transactions: 5, ..PostmarkSettings::default() }).unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
         MeasuredRequest { target: "x".into(), jobs: vec![job], policies, repeats: 3, only: None, patience }
     }
@@ -508,7 +508,7 @@ mod tests {
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
         let untried = [("batched", "needs root"), ("online", "the device is gone")];
-        let untried = untried.map(|(policy, why)| Untried { part: StudyPart::policy(policy), reason: Reason::Obstacle(why.into()) });
+        let untried = untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
         assert_eq!(study.untried, untried);
     }
 
@@ -519,6 +519,6 @@ mod tests {
         let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NoCheckpoints).unwrap();
         assert!(study.runs.is_empty());
         let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };
-        assert_eq!(study.untried, [Untried { part, reason: Reason::NoTime }]);
+        assert_eq!(study.untried, [OmittedPart { part, reason: OmissionReason::NoTime }]);
     }
 }

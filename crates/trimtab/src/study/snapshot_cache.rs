@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::simulate::Watcher;
-use trimtab_study::study::cells::Cell;
-use trimtab_study::study::modelled::{InUse, Setup};
-use trimtab_study::study::problem::Problem;
+use trimtab_study::study::cells::StudyCell;
+use trimtab_study::study::modelled::{UsedVolume, Setup};
+use trimtab_study::study::problem::StudyError;
 
 /// A snapshot is kept only with this many times its drive's memory: two active drives, a copy
 /// of each, and the snapshot.
@@ -23,14 +23,14 @@ pub struct SnapshotCache {
 struct Slot {
     /// Runs that still need it.
     left: usize,
-    made: Option<InUse>,
+    made: Option<UsedVolume>,
 }
 
 impl SnapshotCache {
     /// A cache for these runs, on a machine whose running cells may use `memory`.
-    pub fn of<'a>(cells: impl Iterator<Item = &'a Cell>, memory: Bytes) -> Self {
+    pub fn of<'a>(cells: impl Iterator<Item = &'a StudyCell>, memory: Bytes) -> Self {
         let mut known: BTreeMap<String, Mutex<Slot>> = BTreeMap::new();
-        for beginning in cells.filter_map(Cell::beginning) {
+        for beginning in cells.filter_map(StudyCell::beginning) {
             known.entry(beginning).or_default().get_mut().unwrap_or_else(PoisonError::into_inner).left += 1;
         }
         Self { known, memory }
@@ -40,7 +40,7 @@ impl SnapshotCache {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be built.
-    pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
+    pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<UsedVolume, StudyError> {
         let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
         let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return setup.in_use(watcher) };
         // A thread that panicked here built nothing.
@@ -69,7 +69,7 @@ mod tests {
     use trimtab_sim::workload::tree::TreeList;
     use trimtab_study::study::cells;
     use trimtab_study::study::job::Job;
-    use trimtab_study::study::used::Used;
+    use trimtab_study::study::used::FreeExtentLengths;
     use trimtab_study::sweep::Value;
     use trimtab_study::sweep::settings::changed_drive;
 
@@ -91,7 +91,7 @@ mod tests {
     fn run_from_snapshot_equals_run_without() {
         let capacity = Value::Text("4GiB".to_owned());
         let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
-        let used = Used::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
+        let used = FreeExtentLengths::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
         let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
         let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
         let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();

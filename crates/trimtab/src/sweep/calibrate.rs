@@ -7,7 +7,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::simulate::Watcher;
-use trimtab_study::sweep::{Cell, Work};
+use trimtab_study::sweep::{SweepCell, SweepCellWork};
 
 /// Trial cells, spread over the plan.
 const CELLS: u64 = 6;
@@ -61,8 +61,8 @@ impl Stopwatch {
 }
 
 /// Time of a cell, in seconds.
-fn time(cell: &Cell<Traced>) -> Option<f64> {
-    let patience = if matches!(cell.work, Work::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
+fn time(cell: &SweepCell<Traced>) -> Option<f64> {
+    let patience = if matches!(cell.work, SweepCellWork::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
     let mut watch = Stopwatch { began: Instant::now(), patience, half: None, now: None };
     match (cell.run(&mut watch), cell.writes()) {
         (Ok((_, RunEnd::Complete)), _) => Some(watch.began.elapsed().as_secs_f64()),

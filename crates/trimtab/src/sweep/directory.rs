@@ -12,7 +12,7 @@ use std::str::FromStr;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::detail;
-use trimtab_study::sweep::table::{self, Column, Outcome, Row};
+use trimtab_study::sweep::table::{self, Column, CellOutcome, SweepRow};
 use trimtab_study::sweep::{MODEL, Plan, short_hash};
 
 /// A table of results.
@@ -240,7 +240,7 @@ impl Directory {
     ///
     /// # Errors
     /// As for [`Journal::open`].
-    pub fn journal(&self, shard: Shard) -> anyhow::Result<(Journal, Vec<Row>)> {
+    pub fn journal(&self, shard: Shard) -> anyhow::Result<(Journal, Vec<SweepRow>)> {
         Journal::open(&self.dir, &self.journal_name(shard))
     }
 
@@ -255,7 +255,7 @@ impl Directory {
     ///
     /// # Errors
     /// A journal of this plan is damaged; damaged ones of other plans are ignored.
-    pub fn found(&self) -> anyhow::Result<BTreeMap<String, Outcome>> {
+    pub fn found(&self) -> anyhow::Result<BTreeMap<String, CellOutcome>> {
         let mut found = BTreeMap::new();
         let ours = self.journals(false)?;
         for name in self.journals(true)? {
@@ -273,7 +273,7 @@ impl Directory {
     ///
     /// # Errors
     /// A journal is damaged; a cell has two different results.
-    pub fn rows(&self) -> anyhow::Result<Vec<Row>> {
+    pub fn rows(&self) -> anyhow::Result<Vec<SweepRow>> {
         let mut rows = BTreeMap::new();
         for name in self.journals(false)? {
             let in_it = journal::read(&self.dir, &name)?;
@@ -286,7 +286,7 @@ impl Directory {
     ///
     /// # Errors
     /// As for [`Directory::rows`]; a file cannot be written.
-    pub fn conclude(&self) -> anyhow::Result<Vec<Row>> {
+    pub fn conclude(&self) -> anyhow::Result<Vec<SweepRow>> {
         let rows = self.rows()?;
         if rows.len() as u64 == self.about.cells {
             let provenance = self.provenance()?;
@@ -304,7 +304,7 @@ impl Directory {
 
     /// A table; `None` if the plan keeps no data for it.
     #[must_use]
-    pub fn columns(&self, part: Part, rows: &[Row]) -> Option<Vec<Column>> {
+    pub fn columns(&self, part: Part, rows: &[SweepRow]) -> Option<Vec<Column>> {
         let keep = &self.plan.keep;
         match part {
             Part::Cells => Some(table::table(&self.plan, rows)),
@@ -339,7 +339,7 @@ impl Directory {
     /// # Errors
     /// The directories differ in plan, model or inputs; a journal is damaged; a cell has two
     /// different results; a cell is missing.
-    pub fn merge(from: &[Self], output: &Path) -> anyhow::Result<(Self, Vec<Row>)> {
+    pub fn merge(from: &[Self], output: &Path) -> anyhow::Result<(Self, Vec<SweepRow>)> {
         let first = from.first().ok_or_else(|| UsageError::new("nothing to merge"))?;
         let mut rows = BTreeMap::new();
         for other in from {
@@ -369,7 +369,7 @@ impl Directory {
 }
 
 /// Adds rows. A cell may occur twice with the same result.
-fn put_together(rows: &mut BTreeMap<u64, Row>, more: Vec<Row>, whose: &str, cells: u64) -> anyhow::Result<()> {
+fn put_together(rows: &mut BTreeMap<u64, SweepRow>, more: Vec<SweepRow>, whose: &str, cells: u64) -> anyhow::Result<()> {
     for row in more {
         if row.cell >= cells {
             return Err(UsageError::missing(format!("{whose} has cell {} of a plan with {cells}", row.cell)).into());

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_study::sweep::{Asked, Sources, hex, settings, short_hash};
+use trimtab_study::sweep::{TraceReplayOptions, Sources, hex, settings, short_hash};
 use trimtab_vssd::trace::timing;
 
 /// Drives and traces of one plan. Paths are relative to the plan's directory.
@@ -63,9 +63,9 @@ impl Sources for Files {
         known.entry(name.to_owned()).or_insert_with(load).clone()
     }
 
-    fn trace(&self, path: &str, asked: &Asked) -> Result<(Traced, String), String> {
+    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(Traced, String), String> {
         let path = self.path(path);
-        let Asked { reading, timing } = asked.clone();
+        let TraceReplayOptions { reading, timing } = asked.clone();
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || {
             timing::check(timing, &path, &reading).map_err(|error| format!("{error:#}"))?;

@@ -8,7 +8,7 @@ use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
-use trimtab_study::sweep::table::Row;
+use trimtab_study::sweep::table::SweepRow;
 
 /// Interval of syncs: a power failure loses at most this much; a killed process loses
 /// nothing.
@@ -31,7 +31,7 @@ impl Journal {
     ///
     /// # Errors
     /// Another process writes to the journal; a line other than the last is damaged.
-    pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<Row>)> {
+    pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<SweepRow>)> {
         let shown = || directory.path().join(name).display().to_string();
         let mode = umask().map_or(0o600, |umask| 0o664 & !umask);
         let (mut file, _) = directory.open_or_create(name, mode).with_context(|| format!("cannot open {}", shown()))?;
@@ -46,7 +46,7 @@ impl Journal {
     }
 
     /// Appends a row, or nothing if it cannot be written completely.
-    pub fn put(&mut self, row: &Row) -> io::Result<()> {
+    pub fn put(&mut self, row: &SweepRow) -> io::Result<()> {
         let json = serde_json::to_string(row)?;
         let text = format!("{:08x} {json}\n", checksum(&json));
         if let Err(error) = self.file.write_all(text.as_bytes()) {
@@ -73,14 +73,14 @@ impl Journal {
 ///
 /// # Errors
 /// A line other than the last is damaged.
-pub fn read(directory: &Dir, name: &str) -> anyhow::Result<Vec<Row>> {
+pub fn read(directory: &Dir, name: &str) -> anyhow::Result<Vec<SweepRow>> {
     let shown = directory.path().join(name).display().to_string();
     let mut file = directory.open_read(name).with_context(|| format!("cannot open {shown}"))?;
     Ok(rows(&mut file, &shown)?.0)
 }
 
 /// The rows, and their length in bytes. An unfinished last line is skipped.
-fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
+fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<SweepRow>, u64)> {
     let (mut rows, mut len, mut line) = (Vec::new(), 0, Vec::new());
     let mut reader = io::BufReader::new(file);
     loop {
@@ -104,7 +104,7 @@ fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
     }
 }
 
-fn row(line: &[u8]) -> Option<Row> {
+fn row(line: &[u8]) -> Option<SweepRow> {
     let (sum, json) = std::str::from_utf8(line).ok()?.trim_end_matches('\n').split_once(' ')?;
     if u32::from_str_radix(sum, 16).ok()? != checksum(json) {
         return None;
@@ -123,23 +123,23 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use trimtab_study::sweep::keep::Detail;
-    use trimtab_study::sweep::table::Outcome;
+    use trimtab_study::sweep::table::CellOutcome;
 
-    fn some(cell: u64) -> Row {
+    fn some(cell: u64) -> SweepRow {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
         let outcome = if cell.is_multiple_of(2) {
-            Outcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()], detail: Detail::default() }
+            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()], detail: Detail::default() }
         } else {
-            Outcome::Failed("no\n\"room\"".into())
+            CellOutcome::Failed("no\n\"room\"".into())
         };
-        Row { cell, id: format!("id{cell}"), outcome }
+        SweepRow { cell, id: format!("id{cell}"), outcome }
     }
 
     #[test]
     fn open_returns_put_rows_and_removes_torn_end() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
-        let all: Vec<Row> = (0..10).map(some).collect();
+        let all: Vec<SweepRow> = (0..10).map(some).collect();
         let (mut journal, found) = Journal::open(&directory, "j").unwrap();
         assert!(found.is_empty());
         all.iter().for_each(|row| journal.put(row).unwrap());

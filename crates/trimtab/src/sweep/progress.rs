@@ -3,7 +3,7 @@
 use super::directory::{Directory, RESULTS};
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::grouped;
-use trimtab_study::sweep::table::{Outcome, Row};
+use trimtab_study::sweep::table::{CellOutcome, SweepRow};
 
 /// The progress of a sweep.
 #[derive(Debug, serde::Serialize)]
@@ -23,9 +23,9 @@ pub struct Progress {
 
 impl Progress {
     /// The progress of the sweep in `directory`, whose finished cells are `rows`.
-    pub fn of(path: &Path, directory: &Directory, rows: &[Row]) -> Self {
+    pub fn of(path: &Path, directory: &Directory, rows: &[SweepRow]) -> Self {
         let mut reasons: Vec<(String, u64)> = Vec::new();
-        for reason in rows.iter().filter_map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
+        for reason in rows.iter().filter_map(|row| if let CellOutcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
             match reasons.iter_mut().find(|(known, _)| known == reason) {
                 Some((_, count)) => *count += 1,
                 None => reasons.push((reason.clone(), 1)),

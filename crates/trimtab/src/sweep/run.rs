@@ -19,8 +19,8 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Tally;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::RunEnd;
-use trimtab_study::sweep::table::{Outcome, Row, outcome};
-use trimtab_study::sweep::{Cell, id_of_impossible};
+use trimtab_study::sweep::table::{CellOutcome, SweepRow, outcome};
+use trimtab_study::sweep::{SweepCell, id_of_impossible};
 
 /// Options for running.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ struct Books<'a> {
 struct Crew<'a> {
     context: &'a Context,
     checked: &'a Checked,
-    found: &'a BTreeMap<String, Outcome>,
+    found: &'a BTreeMap<String, CellOutcome>,
     budget: Budget,
     books: Mutex<Books<'a>>,
     bar: Tally,
@@ -99,7 +99,7 @@ impl<'a> Crew<'a> {
         let plan = &self.checked.plan;
         let place = plan.place(number);
         let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
-            Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text), true),
+            Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text), true),
             Ok(cell) => {
                 let id = plan.keep.id(cell.id());
                 match self.found.get(&id) {
@@ -112,7 +112,7 @@ impl<'a> Crew<'a> {
             }
         };
         let mut books = self.books();
-        books.journal.put(&Row { cell: number, id, outcome }).context("cannot store a finished cell")?;
+        books.journal.put(&SweepRow { cell: number, id, outcome }).context("cannot store a finished cell")?;
         *(if fresh { &mut books.done.run } else { &mut books.done.found }) += 1;
         drop(books);
         self.bar.count();
@@ -120,7 +120,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Runs a cell; `None` if it was stopped, or does not fit in memory.
-    fn make(&self, number: u64, cell: &Cell<Traced>) -> Option<Outcome> {
+    fn make(&self, number: u64, cell: &SweepCell<Traced>) -> Option<CellOutcome> {
         let memory = cell.memory();
         let Some(_part) = self.budget.take(memory.0) else {
             self.books().too_large.get_or_insert((number, memory));
@@ -129,11 +129,11 @@ impl<'a> Crew<'a> {
         let _underway = self.context.doing.begin(&format!("cell {number}"));
         match catch_unwind(AssertUnwindSafe(|| cell.run(&mut Unwatched))) {
             Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
-            Ok(Ok((_, RunEnd::Failed(error)))) => Some(Outcome::Failed(error.to_string())),
+            Ok(Ok((_, RunEnd::Failed(error)))) => Some(CellOutcome::Failed(error.to_string())),
             Ok(Ok((_, RunEnd::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,
-            Ok(Err(reason)) => Some(Outcome::Failed(reason)),
-            Err(panic) => Some(Outcome::Failed(format!("the model panicked: {}", words(panic.as_ref())))),
+            Ok(Err(reason)) => Some(CellOutcome::Failed(reason)),
+            Err(panic) => Some(CellOutcome::Failed(format!("the model panicked: {}", words(panic.as_ref())))),
         }
     }
 }

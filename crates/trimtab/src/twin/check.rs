@@ -20,8 +20,8 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
-use trimtab_study::document::{Narrow, Table};
-use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::learn::predict::{Area, WorkloadFigure, Prediction, SIZE, ResidualDeviation, What, churn, figures, predictions};
 use trimtab_study::sweep::hex;
 
 /// A twin to check.
@@ -79,7 +79,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         Some(area) => area.figures(member, request.seed, nth),
         None => of_modelled(member, request),
     })?;
-    let unexplained = Unexplained::said(&twin.origin);
+    let unexplained = ResidualDeviation::said(&twin.origin);
     let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(request, &drive.spec, twin, &predicted)?;
     let size = on.size();
@@ -125,12 +125,12 @@ fn few(twin: &Twin, request: &Request) -> Option<String> {
 fn predicted(
     twin: &Twin,
     request: &Request,
-    show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
+    show: impl Fn(usize, &DriveSpec) -> Option<Vec<WorkloadFigure>> + Sync + Send,
 ) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(request.members as usize);
     let members: Vec<(usize, &DriveSpec)> = twin.members[..tried].iter().enumerate().collect();
     let shown = crew::map(&members, |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) });
-    let shown: Vec<Vec<Figure>> = shown.into_iter().flatten().collect();
+    let shown: Vec<Vec<WorkloadFigure>> = shown.into_iter().flatten().collect();
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
@@ -225,7 +225,7 @@ impl CheckTarget {
 }
 
 /// Figures of a modelled drive.
-fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<Figure>> {
+fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<WorkloadFigure>> {
     let mut all = figures(spec, request.seed)?;
     if request.churn {
         all.extend(churn::figures(spec, request.seed).unwrap_or_default());
@@ -250,7 +250,7 @@ fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The median.
-    pub figure: Figure,
+    pub figure: WorkloadFigure,
     /// The minimum.
     pub low: f64,
     /// The maximum.
@@ -258,7 +258,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn once(figure: Figure) -> Self {
+    fn once(figure: WorkloadFigure) -> Self {
         Self { low: figure.value, high: figure.value, figure }
     }
 }
@@ -325,7 +325,7 @@ fn shown(what: What, value: f64) -> String {
 
 fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
     let mut table =
-        Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(Narrow::Records);
+        Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(NarrowLayout::Records);
     for line in lines {
         let Prediction { workload, what, median, low, high } = line.prediction;
         let verdict = if line.holds() { "held".to_owned() } else { format!("not held, {}", line.off_in_words()) };
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn compared_pairs_prediction_with_its_figure() {
         let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
-        let (lines, missing) = compared(&predicted, &[Measured::once(Figure { workload: "tree", what: What::Time, value: 2.0 })]);
+        let (lines, missing) = compared(&predicted, &[Measured::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
         assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
         assert_eq!(missing, ["time of 'trims' was predicted, but the drive has none"]);
     }
@@ -377,7 +377,7 @@ mod tests {
     fn prediction_error_is_worded_without_sign() {
         let said = |median: f64, value: f64| {
             let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
-            Line { prediction, measured: Measured::once(Figure { workload: "reads", what: What::Mean, value }) }.off_in_words()
+            Line { prediction, measured: Measured::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }.off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
         // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.
@@ -388,7 +388,7 @@ mod tests {
     fn interval_check_uses_the_shown_median() {
         let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
         let holds = |low, value, high| {
-            let figure = Figure { workload: "reads", what: What::Mean, value };
+            let figure = WorkloadFigure { workload: "reads", what: What::Mean, value };
             Line { prediction, measured: Measured { figure, low, high } }.holds()
         };
         assert!(holds(50.0, 109.0, 200.0));

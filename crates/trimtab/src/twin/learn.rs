@@ -30,8 +30,8 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::learn::candidate::Candidate;
-use trimtab_study::learn::fit::{Fitted, Show, Tries};
-use trimtab_study::learn::learned::{Cannot, Measured};
+use trimtab_study::learn::fit::{FitResult, ProbeFunction, CandidateEvaluator};
+use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 use trimtab_study::learn::{Budget, Observation, Observer};
 
 /// A twin to learn.
@@ -97,7 +97,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let (measured, kept) = match of {
         Subject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
-            let measured = Measured::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
+            let measured = LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }
         Subject::There(target, below) => {
@@ -131,19 +131,19 @@ enum Subject {
 }
 
 /// Converts the error, with its usual exit status.
-fn wrong(cannot: Cannot) -> anyhow::Error {
+fn wrong(cannot: LearnError) -> anyhow::Error {
     match cannot {
-        Cannot::Asked(asked) => asked.into(),
-        Cannot::Drive(drive) => UsageError::new(drive.to_string()).into(),
-        Cannot::Failed(failed) => failed.into(),
+        LearnError::Asked(asked) => asked.into(),
+        LearnError::Drive(drive) => UsageError::new(drive.to_string()).into(),
+        LearnError::Failed(failed) => failed.into(),
     }
 }
 
 /// Evaluates candidates on all processors.
 struct InParallel;
 
-impl Tries for InParallel {
-    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+impl CandidateEvaluator for InParallel {
+    fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>> {
         crew::map(candidates, show)
     }
 }
@@ -175,7 +175,7 @@ impl Observer for Watching {
     }
 }
 
-fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
+fn say(twin: &Twin, measured: &LearnMeasurements, fitted: &FitResult, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
     let document = json!({
         "file": written,
         "origin": twin.origin,

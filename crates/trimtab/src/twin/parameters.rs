@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trimtab_drive::spec::twin::Parameter;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// Legend for [`parameters`].
 pub const LEGEND: &str = "\
@@ -12,7 +12,7 @@ Typical: no probe identifies it; the interval is that of the class. Spare space 
 
 /// A table of the twin's parameters.
 pub fn parameters(parameters: &[Parameter]) -> Table {
-    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(NarrowLayout::Records);
     for one in parameters {
         let of = |value: u64| shown(&one.field, &Value::from(value));
         let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };

@@ -20,7 +20,7 @@ use trimtab_linux::target::block::device::{self, DestroyConsent};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::workload;
-use trimtab_study::learn::lab::Lab;
+use trimtab_study::learn::lab::ProbeSession;
 use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
 
 /// Largest number of bytes in flight.
@@ -127,7 +127,7 @@ impl AreaRequest<'_> {
         let pieces = (0..self.area / PIECE).map(|nth| nth * PIECE).collect();
         match spec {
             TargetSpec::Directory(path) => {
-                let amount = workload::Plan { written: Bytes(most), space: Bytes(self.area), ops: None };
+                let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(self.area), ops: None };
                 let workspace = self.workspace(context, path, &amount)?;
                 let (dir, dir_path) = workspace.subdirectory("run")?;
                 self.write_in_place(&dir);
@@ -153,7 +153,7 @@ impl AreaRequest<'_> {
     /// Creates a file and writes it once, so that its blocks are allocated and known.
     fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
         let size = file_size(self.area);
-        let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
+        let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(size), ops: None };
         let workspace = self.workspace(context, path, &amount)?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
         self.write_in_place(&dir);
@@ -174,7 +174,7 @@ impl AreaRequest<'_> {
     }
 
     /// Creates a directory on the drive that was examined.
-    fn workspace(&self, context: &Context, path: &Path, amount: &workload::Plan) -> anyhow::Result<Workspace> {
+    fn workspace(&self, context: &Context, path: &Path, amount: &workload::WorkloadPlan) -> anyhow::Result<Workspace> {
         let workspace = safety::prepare(context, self.reserve, path, self.what, amount)?;
         workspace.require_on(self.below.mount.as_ref())?;
         Ok(workspace)
@@ -240,7 +240,7 @@ fn not_written(other: &TargetSpec) -> anyhow::Error {
 
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
     let commands = (0..size / PIECE).map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
-    let mut lab = Lab::new(drive);
+    let mut lab = ProbeSession::new(drive);
     let written = lab.stream(4, commands.take_while(|_| !interrupt::requested())).and_then(|_| lab.one(Command::Flush));
     // A refusal due to an interrupt is not the drive's fault.
     interrupt::check()?;

@@ -518,9 +518,9 @@ fn a_recording_is_what_was_served() {
     let reader = trimtab_vssd::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
     let events: Vec<_> = reader.map(Result::unwrap).collect();
     for (kind, name) in [
-        (trimtab_vssd::trace::Kind::Write, "write"),
-        (trimtab_vssd::trace::Kind::Trim, "trim"),
-        (trimtab_vssd::trace::Kind::Flush, "flush"),
+        (trimtab_vssd::trace::TraceOpKind::Write, "write"),
+        (trimtab_vssd::trace::TraceOpKind::Trim, "trim"),
+        (trimtab_vssd::trace::TraceOpKind::Flush, "flush"),
     ] {
         let (mut count, mut bytes) = (0, 0);
         for event in events.iter().filter(|event| event.kind == kind) {

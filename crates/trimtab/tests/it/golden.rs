@@ -12,7 +12,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::Run;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
 
 fn fingerprint(figures: &Value) -> String {
     let digest = Sha256::digest(figures.to_string());
@@ -47,7 +47,7 @@ fn each_shipped_drive_ages_as_it_did() {
             load: Load::Synthetic(Addresses {
                 pattern: Pattern::Uniform,
                 mix: Mix::default(),
-                trims_of: TrimsOf::All,
+                trims_of: TrimPattern::All,
                 sizes: vec![(16_384, 1)],
                 queue_depth: 8,
                 span_permille: 900,

@@ -14,7 +14,7 @@ use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::runner::blocks;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
 
 const SIZE: u64 = 256 << 20;
 
@@ -33,7 +33,7 @@ fn json(output: std::process::Output) -> serde_json::Value {
 /// Writes the drive once in order, then at random with reads and trims, until the transferred
 /// bytes reach `times` its size.
 fn workloads(data: DataClass, times: u64, trim_percent: u8) -> [Synthetic; 2] {
-    let fill = Settings {
+    let fill = SyntheticSettings {
         pattern: Pattern::Sequential,
         mix: Mix::default(),
         sizes: vec![(1 << 20, 1)],
@@ -43,7 +43,7 @@ fn workloads(data: DataClass, times: u64, trim_percent: u8) -> [Synthetic; 2] {
         queue_depth: 4,
         limit: Limit::Bytes(Bytes(SIZE)),
     };
-    let age = Settings {
+    let age = SyntheticSettings {
         pattern: Pattern::Uniform,
         mix: Mix { read_percent: 10, trim_percent },
         sizes: vec![(4096, 70), (65_536, 30)],

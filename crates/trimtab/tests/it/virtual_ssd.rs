@@ -19,7 +19,7 @@ use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_linux::host::loops::LoopDevice;
 use trimtab_linux::loop_device::DetachResult;
 use trimtab_linux::sys::beneath::ObjectIdentity;
-use trimtab_vssd::engine::{Drive, Engine, Settings, TrimShape};
+use trimtab_vssd::engine::{EngineDrive, Engine, EngineSettings, TrimShape};
 use trimtab_vssd::fuse::{self, MAX_REQUEST_BYTES};
 use trimtab_vssd::pace::{Pacer, Speed};
 use trimtab_vssd::request::Geometry;
@@ -99,9 +99,9 @@ fn data_come_back_and_trims_are_accounted() {
     };
     let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
     let settings =
-        Settings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
+        EngineSettings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
     let store = Store::in_memory(SIZE).unwrap();
-    let drive = Drive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
+    let drive = EngineDrive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
     let engine = Arc::new(Engine::new(drive, settings, None));
     let directory = tempfile::tempdir().unwrap();
     let pacer = Arc::new(Pacer::start().unwrap());

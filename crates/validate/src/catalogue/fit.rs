@@ -12,12 +12,12 @@ use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::{Source, SourceKind};
 use trimtab_drive::{Command, Extent, model};
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_study::learn::candidate::{Candidate, FIELDS, Hidden, Kind, NUMBERS, at};
-use trimtab_study::learn::fit::Tries;
-use trimtab_study::learn::fit::rates::{self, OfRates};
-use trimtab_study::learn::lab::Lab;
-use trimtab_study::learn::probes::{DEPTH_MAX, Findings, Plan, Reach};
-use trimtab_study::learn::{Budget, Observation, Reported, TrimLimits, classes};
+use trimtab_study::learn::candidate::{Candidate, FIELDS, HiddenProperties, DriveKind, NUMBERS, at};
+use trimtab_study::learn::fit::CandidateEvaluator;
+use trimtab_study::learn::fit::rates::{self, RateFit};
+use trimtab_study::learn::lab::ProbeSession;
+use trimtab_study::learn::probes::{DEPTH_MAX, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::{Budget, Observation, ReportedProperties, TrimLimits, classes};
 
 /// Columns of docs/real-drives.csv: bytes or operations per second.
 pub const RATES: [&str; 6] = [
@@ -78,14 +78,14 @@ impl Measured {
 
     /// Data that such a drive would report.
     #[must_use]
-    pub fn reported(&self) -> Reported {
+    pub fn reported(&self) -> ReportedProperties {
         let sata = self.kind == "sata";
         let limits = if sata {
             TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 }
         } else {
             TrimLimits { ranges_per_command_max: 256, range_bytes_max: 1 << 40 }
         };
-        Reported {
+        ReportedProperties {
             capacity_bytes: self.capacity_bytes,
             logical_block_bytes: 512,
             queue_depth: if sata { 32 } else { 1024 },
@@ -94,10 +94,10 @@ impl Measured {
         }
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> ProbePlan {
         let reported = self.reported();
-        let reach = Reach::bare(&reported);
-        Plan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
+        let reach = AccessPath::bare(&reported);
+        ProbePlan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
     }
 
     /// Rates as times per byte or operation; tolerance from half the spread and the model error.
@@ -152,10 +152,10 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
 
 /// Logarithms of the modelled time per byte or operation of the six streams, to the last
 /// program, in the order of [`RATES`].
-fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     let pieces = || (0..FILE / PIECE).map(|nth| Extent { offset: nth * PIECE, len: PIECE });
     let blocks = || (0..SHORT).map(|nth| Extent { offset: nth * BLOCK, len: BLOCK });
     let random = |purpose: &str| {
@@ -181,7 +181,7 @@ fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
 
 /// Candidates with the drive's capacity: dies of 16 to 128 GiB on four or eight channels,
 /// with parameters from arithmetic.
-fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
+fn kinds(measured: &Measured, plan: &ProbePlan) -> Vec<Candidate> {
     let mut all = Vec::new();
     for die in [16_u64, 32, 64, 128] {
         let dies = (measured.capacity_bytes >> 30).div_ceil(die).next_power_of_two() as u32;
@@ -189,7 +189,7 @@ fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
             [1_u32, 2, 4].into_iter().flat_map(move |planes| [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10)))
         }) {
             if dies >= channels && dies / channels <= 16 {
-                all.push(start(measured, plan, Kind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND }));
+                all.push(start(measured, plan, DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND }));
             }
         }
     }
@@ -197,7 +197,7 @@ fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
 }
 
 /// Parameters that six rates do not determine.
-const KIND: Kind = Kind {
+const KIND: DriveKind = DriveKind {
     channels: 8,
     dies_per_channel: 1,
     planes: 2,
@@ -214,7 +214,7 @@ const KIND: Kind = Kind {
     trim_alignment_bytes: 0,
 };
 
-fn start(measured: &Measured, plan: &Plan, kind: Kind) -> Candidate {
+fn start(measured: &Measured, plan: &ProbePlan, kind: DriveKind) -> Candidate {
     let rates = measured.rates().map(|(rate, _)| rate);
     let mut logs = classes::priors(&plan.reported).map(|prior| libm::log(prior.median));
     let mut set = |number: usize, value: f64| logs[number] = libm::log(value);
@@ -223,8 +223,8 @@ fn start(measured: &Measured, plan: &Plan, kind: Kind) -> Candidate {
     set(at::WRITE_OVERHEAD, 0.9e9 / rates[4].max(rates[5]));
     set(at::READ, (f64::from(kind.dies()) * 0.7e9 / rates[2]).clamp(20e3, 150e3));
     set(at::PROGRAM, f64::from(kind.dies()) * kind.row_bytes() as f64 * 1e9 / rates[3]);
-    let kind = Kind { trim_queued: plan.reported.full_duplex, ..kind };
-    let hidden = Hidden {
+    let kind = DriveKind { trim_queued: plan.reported.full_duplex, ..kind };
+    let hidden = HiddenProperties {
         over_provisioning_permille: 95,
         bits_per_cell: 3,
         pages_per_block: 768,
@@ -244,14 +244,14 @@ pub struct Entry {
     /// Specification with the source of each value.
     pub drive: Drive,
     /// Parameters determined by the rates.
-    pub fitted: OfRates,
+    pub fitted: RateFit,
     /// Per rate: published value, ratio between repeats, modelled value.
     pub rates: [(f64, f64, f64); 6],
 }
 
 /// The specification that best explains a model's rates; `None` if none does.
 #[must_use]
-pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
+pub fn entry(measured: &Measured, tries: &dyn CandidateEvaluator) -> Option<Entry> {
     let plan = measured.plan();
     let fitted = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
     let of_rates = measured.rates();
@@ -260,14 +260,14 @@ pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
     Some(Entry { drive, fitted, rates })
 }
 
-fn plain(measured: &Measured, plan: &Plan, fitted: &OfRates) -> Drive {
+fn plain(measured: &Measured, plan: &ProbePlan, fitted: &RateFit) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
     let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
 
-fn sources(measured: &Measured, fitted: &OfRates) -> BTreeMap<String, Source> {
+fn sources(measured: &Measured, fitted: &RateFit) -> BTreeMap<String, Source> {
     let results: Vec<&str> = measured.results.iter().map(|(result, _)| result.as_str()).collect();
     let published = format!("iocost-benchmarks {}", results.join(", "));
     let of = |kind, text: &str| Source { kind, text: text.into() };

@@ -10,7 +10,7 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
 use trimtab_sim::policy::{Policy, PolicySpec, PolicyState};
 use trimtab_sim::target::Clock as _;
-use trimtab_study::study::small::Small;
+use trimtab_study::study::small::SmallDrive;
 
 /// No trims, two idle policies, the two published policies, and two common ones.
 pub(super) const POLICIES: [&str; 7] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
@@ -74,7 +74,7 @@ impl Counted {
 }
 
 /// Creates a policy by name, with times scaled for a small drive.
-fn policy(name: &str, small: &Small) -> anyhow::Result<Box<dyn Policy>> {
+fn policy(name: &str, small: &SmallDrive) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match Peer::named(name, small) {
         Some(peer) => Box::new(peer),
         None => small.faster(&name.parse::<PolicySpec>()?).build(&PolicyState::default()),

@@ -31,7 +31,7 @@
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{Action, ExtentSizeClasses, Observation, Pass, PassStep, Policy, PolicyState, TrimRequest};
-use trimtab_study::study::small::Small;
+use trimtab_study::study::small::SmallDrive;
 
 /// Maximum time between the starts of two passes.
 const PASS_INTERVAL_MAX: Nanos = Nanos::from_secs(86_400);
@@ -81,7 +81,7 @@ pub struct Peer {
 impl Peer {
     /// Creates a policy by name, with times scaled for a small drive.
     #[must_use]
-    pub fn named(name: &str, small: &Small) -> Option<Self> {
+    pub fn named(name: &str, small: &SmallDrive) -> Option<Self> {
         let rules = match name {
             "itrim" => Rules::ITrim { small_too: false },
             "dtrim" => Rules::DTrim { command: None },

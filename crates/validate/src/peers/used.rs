@@ -9,10 +9,10 @@ use trimtab_drive::{Command, Device as _, Extent};
 use trimtab_sim::op::Payload;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
-use trimtab_sim::volume::{Age, BLOCK, Discard, Steered, Volume, VolumeSpec, WRITTEN_STEP};
-use trimtab_study::study::small::Small;
+use trimtab_sim::volume::{Age, BLOCK, Discard, SteeredVolume, Volume, VolumeSpec, WRITTEN_STEP};
+use trimtab_study::study::small::SmallDrive;
 
-pub(super) type Target = Steered<Box<dyn Model>>;
+pub(super) type Target = SteeredVolume<Box<dyn Model>>;
 
 /// Size of the small drives, if that is valid for the drive.
 const SIZE: Bytes = Bytes(1_000_000_000);
@@ -108,7 +108,7 @@ impl Work {
 /// Common initial state for all policies.
 pub(super) struct Used {
     pub(super) name: String,
-    pub(super) small: Small,
+    pub(super) small: SmallDrive,
     pub(super) target: Target,
     pub(super) work: Work,
 }
@@ -116,14 +116,14 @@ pub(super) struct Used {
 impl Used {
     /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without trims.
     pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
-        let small = Small::of(&drive.spec, SIZE)?;
+        let small = SmallDrive::of(&drive.spec, SIZE)?;
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
         // Scale the dirty limit with the drive.
         spec.writeback.memory = Bytes(128 << 20);
         let volume = Volume::format(build(&small.spec, SEED)?, spec, Nanos::ZERO)?;
         let none = PolicySpec::None.build(&PolicyState::default());
-        let mut target = Steered::new(volume, none, WRITTEN_STEP);
+        let mut target = SteeredVolume::new(volume, none, WRITTEN_STEP);
         let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
         let mut work = Work { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
         work.fill_up(&mut target, &small)?;
@@ -140,7 +140,7 @@ impl Used {
 
 impl Work {
     /// Fills the volume with files and with previously written free extents of all lengths.
-    fn fill_up(&mut self, target: &mut Target, small: &Small) -> anyhow::Result<()> {
+    fn fill_up(&mut self, target: &mut Target, small: &SmallDrive) -> anyhow::Result<()> {
         for dir in ["files", "mail"] {
             target.make_dir(dir)?;
         }

@@ -12,9 +12,9 @@ use trimtab_sim::op::Payload;
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
-use trimtab_sim::workload::age::{Age, Settings as AgeSettings};
+use trimtab_sim::workload::age::{Age, AgeSettings as AgeSettings};
 use trimtab_sim::workload::crystal::figures::rate;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Writes, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Writes, Synthetic};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const TEST_NAME: &str = "test-file";

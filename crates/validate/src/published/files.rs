@@ -14,12 +14,12 @@ use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::Phase;
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
-use trimtab_sim::volume::{Age, Steered, Volume, WRITTEN_STEP};
-use trimtab_sim::workload::postmark::{Settings, phase as postmark};
+use trimtab_sim::volume::{Age, SteeredVolume, Volume, WRITTEN_STEP};
+use trimtab_sim::workload::postmark::{PostmarkSettings, phase as postmark};
 use trimtab_sim::workload::tree::{self, TreeList};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::scale::TREE_DATA;
-use trimtab_study::study::used::Used;
+use trimtab_study::study::used::FreeExtentLengths;
 
 /// Data class of pre-existing files: programs and pictures.
 const USED: DataClass = DataClass::Compressible(30);
@@ -28,7 +28,7 @@ const REST: Nanos = Nanos::from_secs(60);
 /// Result key: time to delete and sync, in seconds.
 pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
 
-pub(super) type Target = Steered<Box<dyn model::Model>>;
+pub(super) type Target = SteeredVolume<Box<dyn model::Model>>;
 
 /// A new drive with a new filesystem, filled as configured.
 pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<Target> {
@@ -36,14 +36,14 @@ pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online:
     let mut spec = plan.filesystem(configuration)?;
     spec.mkfs.discard &= model.supports_trim();
     let fill = f64::from(configuration.fill_percent) / 100.0;
-    let used = Used::by_churn(&spec, fill, seed)?;
+    let used = FreeExtentLengths::by_churn(&spec, fill, seed)?;
     let spec = if online { spec.with_online_discard() } else { spec };
     let mut volume = Volume::format(model, spec, Nanos::ZERO)?;
     if configuration.fill_percent > 0 {
         volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
     }
     let rested = volume.now() + REST;
-    let mut target = Steered::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP);
+    let mut target = SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP);
     target.idle_until(rested);
     Ok(target)
 }
@@ -72,7 +72,7 @@ pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed:
     let other = published.get("counts").and_then(toml::Value::as_str).and_then(|name| plan.results["postmark"].get(name));
     let subdirectories = other.and_then(|counts| counts.get("subdirectories")).and_then(toml::Value::as_integer).unwrap_or(0);
     let subdirectories = u32::try_from(subdirectories).context("subdirectories")?;
-    let settings = Settings { subdirectories, ..Settings::published() };
+    let settings = PostmarkSettings { subdirectories, ..PostmarkSettings::published() };
     let job = Job::postmark(&settings)?;
     let mut target = volume(plan, configuration, drive, online(published), seed)?;
     let phases = phases(&job, &mut target)?;

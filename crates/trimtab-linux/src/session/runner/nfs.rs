@@ -263,7 +263,7 @@ mod tests {
 
     fn lanes(streams: u32) -> NfsStreams<NullFiles> {
         let epoch = Instant::now();
-        let settings = nfs::Settings { files: 200, data: DataClass::Zero, seed: 1 };
+        let settings = nfs::NfsSettings { files: 200, data: DataClass::Zero, seed: 1 };
         NfsStreams::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
     }
 

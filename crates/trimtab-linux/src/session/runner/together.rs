@@ -225,7 +225,7 @@ mod tests {
     use trimtab_sim::op::{FileOp, Payload};
     use trimtab_sim::run::{Axis, Unit};
     use trimtab_sim::target::Clock;
-    use trimtab_sim::workload::{FileStep, Plan};
+    use trimtab_sim::workload::{FileStep, WorkloadPlan};
 
     /// A workload of `phases` phases with `ops` deletions each.
     struct Deletes {
@@ -235,8 +235,8 @@ mod tests {
     }
 
     impl FileWorkload for Deletes {
-        fn plan(&self) -> Plan {
-            Plan::default()
+        fn plan(&self) -> WorkloadPlan {
+            WorkloadPlan::default()
         }
         fn next_step(&mut self) -> Option<FileStep<'_>> {
             let (phase, op) = (self.at / (self.ops + 1), self.at % (self.ops + 1));

@@ -9,7 +9,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::WorkloadPlan;
 
 /// Larger amounts need consent …
 const FREE_BYTES: Bytes = Bytes(10_000_000_000);
@@ -32,7 +32,7 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
 ///
 /// # Errors
 /// [`UsageError`] without consent.
-pub fn announce_and_ask(context: &Context, ground: &TargetDirectory, what: &str, plan: &Plan) -> anyhow::Result<()> {
+pub fn announce_and_ask(context: &Context, ground: &TargetDirectory, what: &str, plan: &WorkloadPlan) -> anyhow::Result<()> {
     let most = if plan.space < plan.written { format!(", {} at a time", plan.space) } else { String::new() };
     let announcement = format!("{what} writes up to {}{most} in {} and removes it afterwards", plan.written, ground.path.display());
     require(context, &announcement, plan.written, ground.drive)

@@ -6,7 +6,7 @@ use std::path::Path;
 use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::runner::{RunEnd, blocks};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const ENGINES: [EngineChoice; 2] = [EngineChoice::Uring, EngineChoice::Threads];
@@ -27,7 +27,7 @@ fn usable(engine: EngineChoice) -> bool {
 }
 
 fn synthetic(pattern: Pattern, mix: Mix, sizes: &[(u32, u32)], depth: u32, ops: u64) -> Synthetic {
-    let settings = Settings {
+    let settings = SyntheticSettings {
         pattern,
         mix,
         sizes: sizes.to_vec(),

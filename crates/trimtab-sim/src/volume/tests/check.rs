@@ -74,7 +74,7 @@ impl<D: Device> Volume<D> {
             runs.extend(commit.freed());
         }
         runs.extend(self.discards.held());
-        runs.extend(self.trimming.as_ref().and_then(crate::volume::trim::Trimming::held));
+        runs.extend(self.trimming.as_ref().and_then(crate::volume::trim::ActiveTrim::held));
         runs
     }
 }

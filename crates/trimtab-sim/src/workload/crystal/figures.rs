@@ -76,7 +76,7 @@ pub fn latency_mean_ns(phase: &Phase) -> Option<f64> {
 /// A pass of a series of rounds.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pass {
+pub struct CrystalPass {
     /// Name of its phase.
     pub phase: String,
     /// Round, from 0.
@@ -106,12 +106,12 @@ pub struct Trend {
 
 /// Trend of every write test. Steady state counts once `target_size` has been written.
 #[must_use]
-pub fn trends(passes: &[Pass], target_size: Bytes) -> Vec<Trend> {
+pub fn trends(passes: &[CrystalPass], target_size: Bytes) -> Vec<Trend> {
     let names = names(passes.iter().map(|p| p.phase.as_str()).filter(|name| name.ends_with(".write")));
     names.into_iter().map(|name| trend(passes, name, target_size)).collect()
 }
 
-fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
+fn trend(passes: &[CrystalPass], name: &str, target_size: Bytes) -> Trend {
     // Sum, count and end of each round.
     let mut groups: Vec<(u64, f64, f64, Bytes)> = Vec::new();
     for pass in passes.iter().filter(|p| p.phase == name) {
@@ -175,7 +175,7 @@ impl Trend {
 /// Rate of every pass over the bytes written, one series per test: `NAME.rate`. Passes
 /// without writes in between share a point and are averaged.
 #[must_use]
-pub fn series(passes: &[Pass]) -> Vec<Series> {
+pub fn series(passes: &[CrystalPass]) -> Vec<Series> {
     let names = names(passes.iter().map(|p| p.phase.as_str()));
     let one = |name: &str| {
         let (mut x, mut y, mut count): (Vec<u64>, Vec<f64>, f64) = (Vec::new(), Vec::new(), 0.0);
@@ -236,16 +236,16 @@ mod tests {
     }
 
     /// Rounds of two passes of 5 GB each; `level` maps bytes written to the rate.
-    fn rounds(count: u64, level: impl Fn(u64) -> f64) -> Vec<Pass> {
+    fn rounds(count: u64, level: impl Fn(u64) -> f64) -> Vec<CrystalPass> {
         let mut written = 0;
         let mut passes = Vec::new();
         for round in 0..count {
             for pass in 0..2 {
                 let wobble = ((round * 7 + pass * 3) % 5) as f64 * 0.5 - 1.0;
                 let rate = level(written) + wobble;
-                passes.push(Pass { phase: "seq1m-q1.read".into(), round, written: Bytes(written), rate: 500.0 });
+                passes.push(CrystalPass { phase: "seq1m-q1.read".into(), round, written: Bytes(written), rate: 500.0 });
                 written += 5_000_000_000;
-                passes.push(Pass { phase: "seq1m-q1.write".into(), round, written: Bytes(written), rate });
+                passes.push(CrystalPass { phase: "seq1m-q1.write".into(), round, written: Bytes(written), rate });
             }
         }
         passes
@@ -288,7 +288,7 @@ mod tests {
         let write = all.iter().find(|s| s.name == "seq1m-q1.write.rate").unwrap();
         assert_eq!((read.x.len(), write.x.len()), (6, 6));
         let shared =
-            [(10, 1.0), (10, 2.0), (10, 6.0), (20, 5.0)].map(|(w, rate)| Pass { phase: "r".into(), round: 0, written: Bytes(w), rate });
+            [(10, 1.0), (10, 2.0), (10, 6.0), (20, 5.0)].map(|(w, rate)| CrystalPass { phase: "r".into(), round: 0, written: Bytes(w), rate });
         let series = series(&shared);
         assert_eq!((series[0].x.as_slice(), series[0].y.as_slice()), (&[10, 20][..], &[3.0, 5.0][..]));
     }

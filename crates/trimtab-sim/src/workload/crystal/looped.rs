@@ -1,7 +1,7 @@
 //! The test sets as a wear workload: each round replaces the test file.
 
-use super::{Crystal, PREPARE, SettingsError};
-use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use super::{Crystal, PREPARE, CrystalSettingsError};
+use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
@@ -35,7 +35,7 @@ named! {
 
 /// [`Crystal`] with a new file for each round.
 #[derive(Clone, Debug)]
-pub struct Looped {
+pub struct CrystalLoop {
     rounds: Crystal,
     placement: Placement,
     small_pass: Option<Bytes>,
@@ -52,20 +52,20 @@ pub struct Looped {
     held: Option<BlockPhase>,
 }
 
-impl Looped {
+impl CrystalLoop {
     /// Places the files of `rounds` in the first `space` bytes of a drive. Passes with operations
     /// below 64 KiB move `small_pass`, if given. The settings must include preparation.
     ///
     /// # Errors
     /// The file exceeds the space.
-    pub fn new(rounds: Crystal, placement: Placement, space: Bytes, small_pass: Option<Bytes>, seed: u64) -> Result<Self, SettingsError> {
+    pub fn new(rounds: Crystal, placement: Placement, space: Bytes, small_pass: Option<Bytes>, seed: u64) -> Result<Self, CrystalSettingsError> {
         let size = rounds.settings.size.0;
         let piece = if placement == Placement::Scattered { PIECE_BYTES } else { size };
         if size.div_ceil(piece) > space.0 / piece {
-            return Err(SettingsError(format!("a test file of {} does not fit on a drive of {space}", Bytes(size))));
+            return Err(CrystalSettingsError(format!("a test file of {} does not fit on a drive of {space}", Bytes(size))));
         }
         if !rounds.settings.prepare {
-            return Err(SettingsError("a new test file must be written before use".to_string()));
+            return Err(CrystalSettingsError("a new test file must be written before use".to_string()));
         }
         let places = Stream::new(seed, "crystal.places");
         Ok(Self {
@@ -121,8 +121,8 @@ impl Looped {
     }
 }
 
-impl BlockWorkload for Looped {
-    fn plan(&self) -> Plan {
+impl BlockWorkload for CrystalLoop {
+    fn plan(&self) -> WorkloadPlan {
         self.rounds.plan()
     }
 
@@ -167,25 +167,25 @@ impl BlockWorkload for Looped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::crystal::{Position, Profile, Settings};
+    use crate::workload::crystal::{Position, Profile, CrystalSettings};
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
 
     fn rounds(size_mib: u64) -> Crystal {
-        let settings = Settings {
+        let settings = CrystalSettings {
             profile: Profile::Cdm3,
             size: Bytes(size_mib * MIB),
             passes: 1,
             pass: Limit::Bytes(Bytes(4 * MIB)),
             until_written: Some(Bytes(5 * size_mib * MIB)),
-            ..Settings::default()
+            ..CrystalSettings::default()
         };
         Crystal::new(settings, 1, Position::default()).unwrap()
     }
 
     /// Phases with their operations, up to the limit of each.
-    fn phases(mut workload: Looped) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
+    fn phases(mut workload: CrystalLoop) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
         let mut all = Vec::new();
         while let Some(phase) = workload.next_phase() {
             let mut left = if let Limit::Bytes(bytes) = phase.limit { bytes.0 } else { u64::MAX };
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn small_pass_applies_to_small_operations() {
-        let workload = Looped::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1).unwrap();
+        let workload = CrystalLoop::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1).unwrap();
         let limits: Vec<_> = phases(workload).into_iter().filter(|(p, _)| p.name.ends_with("write")).map(|(p, _)| p.limit).collect();
         assert_eq!(limits[..4], [4, 4, 1, 1].map(|mib| Limit::Bytes(Bytes(mib * MIB))));
     }
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn file_larger_than_the_space_is_refused() {
         for placement in [Placement::Same, Placement::Next, Placement::Scattered] {
-            assert!(Looped::new(rounds(64), placement, Bytes(63 * MIB), None, 1).is_err());
-            assert!(Looped::new(rounds(64), placement, Bytes(64 * MIB), None, 1).is_ok());
+            assert!(CrystalLoop::new(rounds(64), placement, Bytes(63 * MIB), None, 1).is_err());
+            assert!(CrystalLoop::new(rounds(64), placement, Bytes(64 * MIB), None, 1).is_ok());
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
             let space = size.div_ceil(16) * 16 + room;
             let mut file: Vec<u64> = Vec::new();
             let mut rounds_seen = 0;
-            for (phase, ops) in phases(Looped::new(rounds(size), placement, Bytes(space * MIB), None, seed).unwrap()) {
+            for (phase, ops) in phases(CrystalLoop::new(rounds(size), placement, Bytes(space * MIB), None, seed).unwrap()) {
                 for op in ops {
                     let (Command::Read(Extent { offset, len: small }) | Command::Write(Extent { offset, len: small }, _)) = op else {
                         let Command::Trim(Ranges::One(Extent { offset, len })) = op else { unreachable!() };

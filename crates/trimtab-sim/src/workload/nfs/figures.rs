@@ -10,7 +10,7 @@ use trimtab_drive::histogram::Histogram;
 
 /// A requested load and its phase name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requested {
+pub struct RequestedLoad {
     /// Phase name, the same in every repeat.
     pub name: String,
     /// Operations per second.
@@ -32,8 +32,8 @@ pub fn point(phase: &Phase) -> (Point, Histogram) {
 /// Metrics of a sweep, one sample per repeat: peak throughput, overall response time, and for
 /// every load the requested and achieved rate, mean and 99th percentile response time.
 #[must_use]
-pub fn metrics(phases: &[Phase], loads: &[Requested]) -> Vec<Metric> {
-    let of = |load: &Requested| -> Vec<(Point, Histogram)> { phases.iter().filter(|p| p.name == load.name).map(point).collect() };
+pub fn metrics(phases: &[Phase], loads: &[RequestedLoad]) -> Vec<Metric> {
+    let of = |load: &RequestedLoad| -> Vec<(Point, Histogram)> { phases.iter().filter(|p| p.name == load.name).map(point).collect() };
     let measured: Vec<Vec<(Point, Histogram)>> = loads.iter().map(of).collect();
     // Only complete sweeps have a peak and an overall response time.
     let sweeps = measured.iter().map(Vec::len).min().unwrap_or(0);
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn nfs_sweep_has_peak_and_ort_for_each_repeat() {
-        let loads: Vec<Requested> =
-            [("load-01", 500.0), ("load-02", 1000.0)].map(|(name, rate)| Requested { name: name.to_string(), rate }).into();
+        let loads: Vec<RequestedLoad> =
+            [("load-01", 500.0), ("load-02", 1000.0)].map(|(name, rate)| RequestedLoad { name: name.to_string(), rate }).into();
         let phases = [
             phase("prepare", 10, 5),
             phase("load-01", 1000, 1_000_000),

@@ -27,7 +27,7 @@ pub(super) struct FileSet {
 
 /// Target of a write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct WriteRange {
     pub(super) file: u32,
     pub(super) offset: u64,
     pub(super) len: u64,
@@ -117,7 +117,7 @@ impl FileSet {
     }
 
     /// Target for `want` bytes: the end of a file being filled, or part of a large enough one.
-    pub(super) fn place_write(&mut self, want: u64, draws: u32, rng: &mut Stream) -> Place {
+    pub(super) fn place_write(&mut self, want: u64, draws: u32, rng: &mut Stream) -> WriteRange {
         if let Some(&(file, target)) = self.filling.front() {
             let offset = self.current_size(file);
             let len = want.min(target - offset);
@@ -125,7 +125,7 @@ impl FileSet {
             if offset + len == target {
                 self.filling.pop_front();
             }
-            return Place { file, offset, len };
+            return WriteRange { file, offset, len };
         }
         let mut largest = self.popular(rng);
         for _ in 1..draws {
@@ -140,6 +140,6 @@ impl FileSet {
         let size = self.current_size(largest);
         let len = want.min(size);
         let offset = rng.below((size - len) / 1024 + 1) * 1024;
-        Place { file: largest, offset, len }
+        WriteRange { file: largest, offset, len }
     }
 }

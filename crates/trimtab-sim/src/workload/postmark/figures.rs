@@ -1,6 +1,6 @@
 //! Metrics of a PostMark run, from its phases and counts.
 
-use super::{Counts, phase};
+use super::{PostmarkCounts, phase};
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::string::ToString;
@@ -39,7 +39,7 @@ pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
         .collect()
 }
 
-impl Counts {
+impl PostmarkCounts {
     /// As name and value, for results; totals in single precision follow the exact ones.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 12] {

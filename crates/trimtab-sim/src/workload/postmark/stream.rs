@@ -1,11 +1,11 @@
 //! Operations of a PostMark run, in the original's order of draws.
 
 use super::mt19937::Mt19937;
-use super::table::{Slot, Table};
+use super::table::{FileSlot, FileTable};
 use super::text::Text;
-use super::{Counts, Settings, SettingsError};
+use super::{PostmarkCounts, PostmarkSettings, PostmarkSettingsError};
 use crate::op::{FileOp, Payload};
-use crate::workload::{FileStep, FileWorkload, Plan};
+use crate::workload::{FileStep, FileWorkload, WorkloadPlan};
 use alloc::string::String;
 use alloc::sync::Arc;
 use trimtab_drive::data::DataClass;
@@ -40,7 +40,7 @@ pub struct Postmark {
 
 impl Postmark {
     /// Validates `settings` and creates a run.
-    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: &PostmarkSettings) -> Result<Self, PostmarkSettingsError> {
         settings.check()?;
         let mut rng = Mt19937::new(settings.seed);
         let text = Arc::new(Text::new(settings, &mut rng)?);
@@ -56,14 +56,14 @@ impl Postmark {
 
     /// The settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &PostmarkSettings {
         &self.decisions.settings
     }
 
     /// Counts so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts { draws: self.decisions.rng.taken(), ..self.decisions.counts }
+    pub fn counts(&self) -> PostmarkCounts {
+        PostmarkCounts { draws: self.decisions.rng.taken(), ..self.decisions.counts }
     }
 
     /// Completed transactions: all operations handed out and followed by another step.
@@ -141,7 +141,7 @@ const DIR_BYTES: u64 = 4096;
 
 impl FileWorkload for Postmark {
     /// Exact: decides the whole run in advance, without data.
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> WorkloadPlan {
         let mut rehearsal = self.decisions.clone();
         let mut ops = 0;
         while let Some(decision) = rehearsal.next() {
@@ -149,7 +149,7 @@ impl FileWorkload for Postmark {
         }
         let dirs = Bytes(u64::from(self.decisions.dirs_len()).saturating_mul(DIR_BYTES));
         let counts = &rehearsal.counts;
-        Plan { written: counts.bytes_written.saturating_add(dirs), space: counts.bytes_held_max.saturating_add(dirs), ops: Some(ops) }
+        WorkloadPlan { written: counts.bytes_written.saturating_add(dirs), space: counts.bytes_held_max.saturating_add(dirs), ops: Some(ops) }
     }
 
     #[inline]
@@ -166,14 +166,14 @@ enum Decision {
     /// Directory by index: locations first, then subdirectories.
     MakeDir(u32),
     RemoveDir(u32),
-    Create(Slot),
-    Append(Slot, u32),
-    Read(Slot),
-    Delete(Slot),
+    Create(FileSlot),
+    Append(FileSlot, u32),
+    Read(FileSlot),
+    Delete(FileSlot),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum PostmarkStage {
     Begin,
     MakeDirs(u32),
     Create,
@@ -195,24 +195,24 @@ enum Stage {
 /// Decisions of a run, without the text.
 #[derive(Clone, Debug)]
 struct Decisions {
-    settings: Settings,
+    settings: PostmarkSettings,
     rng: Mt19937,
-    table: Table,
-    counts: Counts,
-    stage: Stage,
+    table: FileTable,
+    counts: PostmarkCounts,
+    stage: PostmarkStage,
     make_locations: bool,
     weights_sum: u32,
     /// File last handed out for deletion, which may still exist.
-    last_removed: Option<Slot>,
+    last_removed: Option<FileSlot>,
 }
 
 impl Decisions {
-    fn new(settings: &Settings, rng: Mt19937) -> Result<Self, SettingsError> {
+    fn new(settings: &PostmarkSettings, rng: Mt19937) -> Result<Self, PostmarkSettingsError> {
         Ok(Self {
             rng,
-            table: Table::new(settings.number)?,
-            counts: Counts::default(),
-            stage: Stage::Begin,
+            table: FileTable::new(settings.number)?,
+            counts: PostmarkCounts::default(),
+            stage: PostmarkStage::Begin,
             make_locations: true,
             weights_sum: settings.weights.iter().fold(0, |sum: u32, weight| sum.saturating_add(*weight)),
             last_removed: None,
@@ -223,77 +223,77 @@ impl Decisions {
     fn next(&mut self) -> Option<Decision> {
         loop {
             match self.stage {
-                Stage::Begin if self.dirs_len() > 0 => {
-                    self.stage = Stage::MakeDirs(0);
+                PostmarkStage::Begin if self.dirs_len() > 0 => {
+                    self.stage = PostmarkStage::MakeDirs(0);
                     return Some(Decision::Phase(phase::MAKE_DIRS));
                 }
-                Stage::MakeDirs(at) if at < self.dirs_len() => {
-                    self.stage = Stage::MakeDirs(at + 1);
+                PostmarkStage::MakeDirs(at) if at < self.dirs_len() => {
+                    self.stage = PostmarkStage::MakeDirs(at + 1);
                     return Some(Decision::MakeDir(at));
                 }
-                Stage::Begin | Stage::MakeDirs(_) => {
-                    self.stage = Stage::Create;
+                PostmarkStage::Begin | PostmarkStage::MakeDirs(_) => {
+                    self.stage = PostmarkStage::Create;
                     return Some(Decision::Phase(phase::CREATE));
                 }
-                Stage::Create if self.counts.created < self.settings.number => {
+                PostmarkStage::Create if self.counts.created < self.settings.number => {
                     let created = self.create();
                     self.counts.created_alone = self.counts.created;
                     return created;
                 }
-                Stage::Create => {
-                    self.stage = Stage::Transaction { waited: false };
+                PostmarkStage::Create => {
+                    self.stage = PostmarkStage::Transaction { waited: false };
                     return Some(Decision::Phase(phase::TRANSACTIONS));
                 }
-                Stage::Transaction { .. } | Stage::FirstHalf | Stage::SecondHalf | Stage::Finished => {
+                PostmarkStage::Transaction { .. } | PostmarkStage::FirstHalf | PostmarkStage::SecondHalf | PostmarkStage::Finished => {
                     if let Some(decision) = self.next_in_transaction() {
                         return Some(decision);
                     }
                 }
-                Stage::Delete(from) => {
+                PostmarkStage::Delete(from) => {
                     if let Some(decision) = self.next_in_sweep(from) {
                         return Some(decision);
                     }
                 }
-                Stage::RemoveDirs(left) if left > 0 => {
-                    self.stage = Stage::RemoveDirs(left - 1);
+                PostmarkStage::RemoveDirs(left) if left > 0 => {
+                    self.stage = PostmarkStage::RemoveDirs(left - 1);
                     return Some(Decision::RemoveDir(self.removal_order(left - 1)));
                 }
-                Stage::RemoveDirs(_) => self.stage = Stage::End,
-                Stage::End => return None,
+                PostmarkStage::RemoveDirs(_) => self.stage = PostmarkStage::End,
+                PostmarkStage::End => return None,
             }
         }
     }
 
     fn next_in_transaction(&mut self) -> Option<Decision> {
         match self.stage {
-            Stage::Transaction { waited } => {
+            PostmarkStage::Transaction { waited } => {
                 self.counts.out_of_files =
                     self.counts.transactions < self.settings.transactions && self.counts.created == self.counts.deleted;
                 if self.counts.out_of_files || self.counts.transactions == self.settings.transactions {
                     self.counts.deleted_mixed = self.counts.deleted;
-                    self.stage = Stage::Delete(0);
+                    self.stage = PostmarkStage::Delete(0);
                     return Some(Decision::Phase(phase::DELETE));
                 }
                 if let (Some(interval), false) = (self.settings.interval, waited) {
-                    self.stage = Stage::Transaction { waited: true };
+                    self.stage = PostmarkStage::Transaction { waited: true };
                     return Some(Decision::NotBefore(Nanos(interval.0.saturating_mul(self.counts.transactions.into()))));
                 }
-                self.stage = Stage::FirstHalf;
+                self.stage = PostmarkStage::FirstHalf;
                 None
             }
-            Stage::FirstHalf => {
-                self.stage = Stage::SecondHalf;
+            PostmarkStage::FirstHalf => {
+                self.stage = PostmarkStage::SecondHalf;
                 let bias = self.settings.bias_read?;
                 if self.rng.below(10) < bias.into() { Some(self.read()) } else { self.append() }
             }
-            Stage::SecondHalf => {
-                self.stage = Stage::Finished;
+            PostmarkStage::SecondHalf => {
+                self.stage = PostmarkStage::Finished;
                 let bias = self.settings.bias_create?;
                 if self.rng.below(10) < bias.into() { self.create() } else { Some(self.delete_picked()) }
             }
             _ => {
                 self.counts.transactions += 1;
-                self.stage = Stage::Transaction { waited: false };
+                self.stage = PostmarkStage::Transaction { waited: false };
                 None
             }
         }
@@ -303,16 +303,16 @@ impl Decisions {
     fn next_in_sweep(&mut self, from: usize) -> Option<Decision> {
         match self.table.slots()[from..].iter().position(|slot| slot.size != 0) {
             Some(ahead) => {
-                self.stage = Stage::Delete(from + ahead + 1);
+                self.stage = PostmarkStage::Delete(from + ahead + 1);
                 let slot = self.table.remove(from + ahead);
                 Some(self.deleted(slot))
             }
             None if self.dirs_len() > 0 => {
-                self.stage = Stage::RemoveDirs(self.dirs_len());
+                self.stage = PostmarkStage::RemoveDirs(self.dirs_len());
                 Some(Decision::Phase(phase::REMOVE_DIRS))
             }
             None => {
-                self.stage = Stage::End;
+                self.stage = PostmarkStage::End;
                 None
             }
         }
@@ -333,7 +333,7 @@ impl Decisions {
         }
         let size = settings.size_low + rng.below(settings.size_high - settings.size_low);
         counts.created += 1;
-        *slot = Slot { size, number: counts.created, place };
+        *slot = FileSlot { size, number: counts.created, place };
         counts.add_written(size);
         Some(Decision::Create(*slot))
     }
@@ -365,7 +365,7 @@ impl Decisions {
         self.deleted(slot)
     }
 
-    fn deleted(&mut self, slot: Slot) -> Decision {
+    fn deleted(&mut self, slot: FileSlot) -> Decision {
         self.counts.deleted += 1;
         self.counts.bytes_held = self.counts.bytes_held.saturating_sub(trimtab_drive::units::Bytes(slot.size.into()));
         self.last_removed = Some(slot);
@@ -411,7 +411,7 @@ impl Decisions {
         }
     }
 
-    fn write_file_path(&self, slot: Slot, path: &mut String) {
+    fn write_file_path(&self, slot: FileSlot, path: &mut String) {
         path.clear();
         self.push_place(slot.place, path);
         push_number(path, slot.number);

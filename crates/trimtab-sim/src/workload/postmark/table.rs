@@ -1,13 +1,13 @@
 //! PostMark's table of files: twice as many slots as initial files.
 
-use super::SettingsError;
+use super::PostmarkSettingsError;
 use super::mt19937::Mt19937;
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
 /// A file; size 0 marks an empty slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct FileSlot {
     pub(super) size: u32,
     /// Running number, used as name.
     pub(super) number: u32,
@@ -16,29 +16,29 @@ pub(super) struct Slot {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    slots: Vec<Slot>,
+pub(super) struct FileTable {
+    slots: Vec<FileSlot>,
     /// First slot to try for a new file: one past the last one used.
     cursor: usize,
     /// No lower slot is empty.
     full_below: usize,
 }
 
-impl Table {
-    pub(super) fn new(number: u32) -> Result<Self, SettingsError> {
+impl FileTable {
+    pub(super) fn new(number: u32) -> Result<Self, PostmarkSettingsError> {
         let len = 2 * number as usize;
         let mut slots = Vec::new();
-        slots.try_reserve_exact(len).map_err(|_| SettingsError::Memory(Bytes((len * size_of::<Slot>()) as u64)))?;
-        slots.resize(len, Slot::default());
+        slots.try_reserve_exact(len).map_err(|_| PostmarkSettingsError::Memory(Bytes((len * size_of::<FileSlot>()) as u64)))?;
+        slots.resize(len, FileSlot::default());
         Ok(Self { slots, cursor: 0, full_below: 0 })
     }
 
-    pub(super) fn slots(&self) -> &[Slot] {
+    pub(super) fn slots(&self) -> &[FileSlot] {
         &self.slots
     }
 
     /// Draws until a slot is in use; requires at least one.
-    pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut Slot {
+    pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut FileSlot {
         let len = self.slots.len() as u32;
         loop {
             let at = rng.below(len) as usize;
@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// An empty slot for a new file: the one at the cursor, otherwise the first.
-    pub(super) fn take_free(&mut self) -> Option<&mut Slot> {
+    pub(super) fn take_free(&mut self) -> Option<&mut FileSlot> {
         let at_cursor = self.slots.get(self.cursor).is_some_and(|slot| slot.size == 0);
         let at = if at_cursor {
             self.cursor
@@ -64,7 +64,7 @@ impl Table {
     }
 
     /// Empties a random slot in use; returns its content.
-    pub(super) fn remove_picked(&mut self, rng: &mut Mt19937) -> Slot {
+    pub(super) fn remove_picked(&mut self, rng: &mut Mt19937) -> FileSlot {
         let len = self.slots.len() as u32;
         loop {
             let at = rng.below(len) as usize;
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize) -> Slot {
+    pub(super) fn remove(&mut self, at: usize) -> FileSlot {
         self.full_below = self.full_below.min(at);
         core::mem::take(&mut self.slots[at])
     }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn take_free_prefers_the_cursor_over_earlier_gaps() {
-        let mut table = Table::new(2).unwrap();
-        let take = |table: &mut Table| {
+        let mut table = FileTable::new(2).unwrap();
+        let take = |table: &mut FileTable| {
             table.take_free().map(|slot| slot.size = 1)?;
             Some(table.cursor - 1)
         };

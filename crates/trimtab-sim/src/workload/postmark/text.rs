@@ -1,7 +1,7 @@
 //! PostMark's text: one pool of random printable characters; every write takes a prefix.
 
 use super::mt19937::Mt19937;
-use super::{Settings, SettingsError};
+use super::{PostmarkSettings, PostmarkSettingsError};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
@@ -20,10 +20,10 @@ pub(super) struct Text {
 
 impl Text {
     /// Creates the pool. Takes twice the high size bound from `rng`, like the original.
-    pub(super) fn new(settings: &Settings, rng: &mut Mt19937) -> Result<Self, SettingsError> {
+    pub(super) fn new(settings: &PostmarkSettings, rng: &mut Mt19937) -> Result<Self, PostmarkSettingsError> {
         let high = settings.size_high as usize;
         let mut memory: Vec<u8> = Vec::new();
-        memory.try_reserve_exact(high + ALIGNMENT).map_err(|_| SettingsError::Memory(Bytes(high as u64)))?;
+        memory.try_reserve_exact(high + ALIGNMENT).map_err(|_| PostmarkSettingsError::Memory(Bytes(high as u64)))?;
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         memory.resize(start, 0);
         if settings.size_high < POOL_OVERFLOW {
@@ -68,7 +68,7 @@ mod tests {
             (1, 10_000, "IX<Rde<r+vYLC0+\"@xrMcqFVk/r^wR'J/C\\CeP~l7wa=y:qQB+B?RHj7ZJY5"),
         ] {
             let mut rng = Mt19937::new(seed);
-            let text = Text::new(&Settings { size_high, ..Settings::default() }, &mut rng).unwrap();
+            let text = Text::new(&PostmarkSettings { size_high, ..PostmarkSettings::default() }, &mut rng).unwrap();
             assert_eq!(text.prefix(60), start.as_bytes(), "seed {seed}");
             assert_eq!(text_prefix(seed, 60), start.as_bytes());
             assert_eq!(text.prefix(size_high).len(), size_high as usize);

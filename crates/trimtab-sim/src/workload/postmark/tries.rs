@@ -1,20 +1,20 @@
 //! Repeats a run identically.
 
-use super::{Counts, Postmark};
-use crate::workload::{FileStep, FileWorkload, Plan};
+use super::{PostmarkCounts, Postmark};
+use crate::workload::{FileStep, FileWorkload, WorkloadPlan};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
 /// A repeated run.
 #[derive(Clone, Debug)]
-pub struct Tries {
+pub struct RepeatedPostmark {
     fresh: Postmark,
     current: Postmark,
     tries: u32,
-    finished: Vec<Counts>,
+    finished: Vec<PostmarkCounts>,
 }
 
-impl Tries {
+impl RepeatedPostmark {
     /// Repeats `run`, which must not have started, `tries` times.
     #[must_use]
     pub fn new(run: Postmark, tries: u32) -> Self {
@@ -23,7 +23,7 @@ impl Tries {
 
     /// Counts of completed tries.
     #[must_use]
-    pub fn finished(&self) -> &[Counts] {
+    pub fn finished(&self) -> &[PostmarkCounts] {
         &self.finished
     }
 
@@ -34,11 +34,11 @@ impl Tries {
     }
 }
 
-impl FileWorkload for Tries {
-    fn plan(&self) -> Plan {
+impl FileWorkload for RepeatedPostmark {
+    fn plan(&self) -> WorkloadPlan {
         let one = self.fresh.plan();
         let times = u64::from(self.tries);
-        Plan { written: Bytes(one.written.0.saturating_mul(times)), ops: one.ops.map(|ops| ops.saturating_mul(times)), ..one }
+        WorkloadPlan { written: Bytes(one.written.0.saturating_mul(times)), ops: one.ops.map(|ops| ops.saturating_mul(times)), ..one }
     }
 
     #[inline]
@@ -58,13 +58,13 @@ impl FileWorkload for Tries {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
+    use super::super::PostmarkSettings;
     use super::*;
 
     #[test]
     fn tries_are_identical() {
-        let run = Postmark::new(&Settings { number: 20, transactions: 50, ..Settings::default() }).unwrap();
-        let mut tries = Tries::new(run.clone(), 3);
+        let run = Postmark::new(&PostmarkSettings { number: 20, transactions: 50, ..PostmarkSettings::default() }).unwrap();
+        let mut tries = RepeatedPostmark::new(run.clone(), 3);
         let (one, all) = (run.plan(), tries.plan());
         assert_eq!((all.written.0, all.space, all.ops), (3 * one.written.0, one.space, one.ops.map(|n| 3 * n)));
         let mut phases = 0;

@@ -15,7 +15,7 @@ pub const DEPTH_MAX: usize = 256;
 
 /// A directory or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     path: u32,
     path_len: u32,
     /// Kind of the entry.
@@ -40,7 +40,7 @@ pub enum EntryKind {
 #[derive(Clone, Debug)]
 pub struct TreeList {
     paths: String,
-    entries: Vec<Entry>,
+    entries: Vec<TreeEntry>,
     removal: Vec<u32>,
     content: Option<Vec<u8>>,
     class: DataClass,
@@ -51,13 +51,13 @@ pub struct TreeList {
 impl TreeList {
     /// Directories and files, parents first.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TreeEntry] {
         &self.entries
     }
 
     /// Path of an entry of this tree.
     #[must_use]
-    pub fn path(&self, entry: Entry) -> &str {
+    pub fn path(&self, entry: TreeEntry) -> &str {
         &self.paths[entry.path as usize..(entry.path + entry.path_len) as usize]
     }
 
@@ -234,7 +234,7 @@ impl TreeBuilder {
     pub fn finish(self, class: DataClass) -> TreeList {
         let mut list = TreeList {
             paths: ROOT.to_string(),
-            entries: vec![Entry { path: 0, path_len: ROOT.len() as u32, kind: EntryKind::Dir }],
+            entries: vec![TreeEntry { path: 0, path_len: ROOT.len() as u32, kind: EntryKind::Dir }],
             removal: Vec::new(),
             content: self.keeps_content.then_some(self.content),
             class,
@@ -260,7 +260,7 @@ impl TreeBuilder {
                     EntryKind::File { size, offset }
                 }
             };
-            list.entries.push(Entry { path: start as u32, path_len: (list.paths.len() - start) as u32, kind });
+            list.entries.push(TreeEntry { path: start as u32, path_len: (list.paths.len() - start) as u32, kind });
             let parent = path.rsplit_once('/').map_or(0, |(parent, _)| index[parent]);
             children[parent].push(at as u32);
             children.push(Vec::new());
@@ -271,7 +271,7 @@ impl TreeBuilder {
 }
 
 /// Depth first from entry 0: the files of a directory in order, its directories, then itself.
-fn removal_order(entries: &[Entry], children: &[Vec<u32>]) -> Vec<u32> {
+fn removal_order(entries: &[TreeEntry], children: &[Vec<u32>]) -> Vec<u32> {
     let is_dir = |i: &&u32| entries[**i as usize].kind == EntryKind::Dir;
     let mut order = Vec::with_capacity(entries.len());
     // Directories to visit, and those to remove once their contents are gone.

@@ -1,6 +1,6 @@
 //! Alternative drives for a candidate: single changes, and random draws around it.
 
-use super::super::candidate::{Candidate, Kind, UNIT_MAX, at};
+use super::super::candidate::{Candidate, DriveKind, UNIT_MAX, at};
 use super::super::classes;
 use super::super::invert::PROGRAM_OF_FLUSH;
 use alloc::vec::Vec;
@@ -10,12 +10,12 @@ use trimtab_drive::rng::Stream;
 const FLUSH_MIN_NS: f64 = 5e3;
 
 /// Index of the program time for new data.
-const fn programs(kind: &Kind) -> usize {
+const fn programs(kind: &DriveKind) -> usize {
     if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }
 }
 
 /// Changes the flash geometry while keeping the write rate.
-fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
+fn arranged(from: &Candidate, change: impl Fn(&mut DriveKind)) -> Option<Candidate> {
     let mut to = from.clone();
     change(&mut to.kind);
     let kind = &to.kind;
@@ -24,7 +24,7 @@ fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     if !possible || !(1..=8).contains(&kind.planes) || !(4096..=65_536).contains(&kind.page_bytes) || !fits {
         return None;
     }
-    let side_by_side = |kind: &Kind| f64::from(kind.dies()) * kind.row_bytes() as f64;
+    let side_by_side = |kind: &DriveKind| f64::from(kind.dies()) * kind.row_bytes() as f64;
     let more = libm::log(side_by_side(&to.kind) / side_by_side(&from.kind));
     let flushed = from.number(at::FLUSH) + from.number(programs(&from.kind));
     to.logs[at::PROGRAM] += more;
@@ -105,7 +105,7 @@ pub(super) fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all.extend(arranged(from, |kind| kind.page_bytes /= 2));
     all.extend(arranged(from, |kind| kind.page_bytes *= 2));
     all.extend(arrangements(from, sata).into_iter().filter(|other| other.kind != from.kind));
-    let of_kind = |change: &dyn Fn(&mut Kind)| arranged(from, change);
+    let of_kind = |change: &dyn Fn(&mut DriveKind)| arranged(from, change);
     all.extend([from.kind.unit_bytes * 2, from.kind.unit_bytes / 2].into_iter().filter_map(|unit| mapped_by(from, unit)));
     all.extend(of_kind(&|kind| kind.suspends = !kind.suspends));
     all.extend(of_kind(&|kind| kind.protected = !kind.protected));
@@ -207,14 +207,14 @@ const SCATTER: [(usize, f64); 6] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::Reported;
+    use crate::learn::ReportedProperties;
 
     /// 4 KiB over 40.96 MB/s take 100 µs, plus 60 µs in the cell. A quarter of the 160 µs on the
     /// channel is 40 µs, at 102.4 MB/s, and 120 µs remain for the cell.
     #[test]
     fn divided_keeps_the_latency_of_a_lone_read() {
         let reported =
-            Reported { capacity_bytes: 120_000_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim: None };
+            ReportedProperties { capacity_bytes: 120_000_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim: None };
         let mut from = classes::draw(&mut Stream::new(1, "a drive"), &reported);
         (from.kind.slc, from.kind.unit_bytes) = (false, 4096);
         (from.logs[at::READ], from.logs[at::CHANNEL]) = (libm::log(60e3), libm::log(40.96e6));

@@ -1,9 +1,9 @@
 //! Search among the kinds of drives, one change at a time.
 
-use super::super::candidate::{Candidate, Kind};
+use super::super::candidate::{Candidate, DriveKind};
 use super::super::invert::{invert, unit_written};
 use super::changes::{arrangements, divided, mapped_by, neighbours, other_families, scattered_from};
-use super::{GAIN_MIN, Point, Problem, ROUNDS};
+use super::{GAIN_MIN, Point, FitProblem, ROUNDS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
@@ -55,11 +55,11 @@ struct KindEntry {
 /// do not lead from one family to another.
 pub(super) type Family = (bool, bool, bool);
 
-pub(super) fn family(kind: &Kind) -> Family {
+pub(super) fn family(kind: &DriveKind) -> Family {
     (kind.slc, kind.slc && kind.folds, kind.suspends)
 }
 
-impl Problem<'_> {
+impl FitProblem<'_> {
     /// The best point, the best of each other kind that fits nearly as well, and of each family.
     ///
     /// Repeatedly fits the most promising kind and its neighbours; expands each family once.

@@ -2,7 +2,7 @@
 //! whole rows, the slower of two limits) that difference quotients cannot follow.
 
 use super::super::candidate::{Candidate, NUMBERS};
-use super::{GAIN_MIN, Point, Problem};
+use super::{GAIN_MIN, Point, FitProblem};
 use alloc::vec::Vec;
 
 /// Changes of the logarithm of one number; the others are adapted.
@@ -13,7 +13,7 @@ const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
 const FOLLOWED: usize = 24;
 const ROUNDS: u32 = 16;
 
-impl Problem<'_> {
+impl FitProblem<'_> {
     /// Improves numbers with other slopes, and with jumps of one number that the others follow.
     pub(super) fn polish(&mut self, mut point: Point) -> Option<Point> {
         for _ in 0..ROUNDS {

@@ -1,9 +1,9 @@
 //! Fits the numbers of given kinds to a few published rates, without probes.
 
-use super::{Point, Problem, Show, Trials, Tries, explained_by};
+use super::{Point, FitProblem, ProbeFunction, Trials, CandidateEvaluator, explained_by};
 use crate::learn::candidate::{Candidate, NUMBERS};
 use crate::learn::classes;
-use crate::learn::probes::{Findings, Plan};
+use crate::learn::probes::{Findings, ProbePlan};
 use alloc::vec::Vec;
 
 /// Kinds that are fitted, out of all that are evaluated.
@@ -14,7 +14,7 @@ const NINE_OF_TEN: f64 = 1.645;
 
 /// Drive parameters from published rates.
 #[derive(Clone, Debug)]
-pub struct OfRates {
+pub struct RateFit {
     /// The most plausible drive with these rates.
     pub best: Candidate,
     /// Its figures as logarithms, in order.
@@ -28,10 +28,10 @@ pub struct OfRates {
 }
 
 /// Fits the numbers of `kinds` to `found`. `None` if every candidate is impossible.
-pub fn fit(found: &Findings, plan: &Plan, kinds: Vec<Candidate>, show: &Show<'_>, tries: &dyn Tries) -> Option<OfRates> {
+pub fn fit(found: &Findings, plan: &ProbePlan, kinds: Vec<Candidate>, show: &ProbeFunction<'_>, tries: &dyn CandidateEvaluator) -> Option<RateFit> {
     let mut observer = ();
     let trials = Trials { tries, observer: &mut observer, tried: 0 };
-    let mut problem = Problem { plan, found, priors: classes::priors(&plan.reported), trials, show, loose: 1.0 };
+    let mut problem = FitProblem { plan, found, priors: classes::priors(&plan.reported), trials, show, loose: 1.0 };
     let mut points: Vec<Point> = problem.try_all(kinds)?.into_iter().flatten().collect();
     points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     points.truncate(FITTED);
@@ -48,5 +48,5 @@ pub fn fit(found: &Findings, plan: &Plan, kinds: Vec<Candidate>, show: &Show<'_>
         (libm::exp(best.candidate.logs[number] - off), libm::exp(best.candidate.logs[number] + off))
     });
     let (misfit, _) = explained_by(found, &best.shown);
-    Some(OfRates { misfit, learned, bounds, best: best.candidate, shown: best.shown })
+    Some(RateFit { misfit, learned, bounds, best: best.candidate, shown: best.shown })
 }

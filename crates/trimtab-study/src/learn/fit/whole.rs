@@ -9,11 +9,11 @@ use super::super::Observer;
 use super::super::candidate::{Candidate, NUMBERS, at};
 use super::super::classes::{self, Prior, SIZES};
 use super::super::invert;
-use super::super::lab::Lab;
-use super::super::probes::{self, Findings, Plan};
+use super::super::lab::ProbeSession;
+use super::super::probes::{self, Findings, ProbePlan};
 use super::linear::Matrix;
-use super::{Fitted, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, Tries, chi_squared_99, explained_by, off_by, pick, points};
-use crate::study::small::Small;
+use super::{FitResult, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, CandidateEvaluator, chi_squared_99, explained_by, off_by, pick, points};
+use crate::study::small::SmallDrive;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::model;
@@ -77,7 +77,7 @@ const UNKNOWN: f64 = 0.5;
 
 /// Result of the fit to the whole drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Whole {
+pub struct WholeDriveFit {
     /// As [`Fitted::misfit`], for the whole drive.
     pub misfit: f64,
     /// As [`Fitted::off`], for the whole drive.
@@ -88,24 +88,24 @@ pub struct Whole {
 
 /// Logarithms of the results of the whole-drive probes on a scaled-down candidate, in order.
 #[must_use]
-pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     shown_by(candidate, plan, plan.seed)
 }
 
 /// As [`shown`], on a drive built with `seed`.
-fn shown_by(candidate: &Candidate, plan: &Plan, seed: u64) -> Option<Vec<f64>> {
-    let small = Small::of(&candidate.spec("candidate", "a candidate", &plan.reported), probes::whole::SIZE).ok()?.spec;
+fn shown_by(candidate: &Candidate, plan: &ProbePlan, seed: u64) -> Option<Vec<f64>> {
+    let small = SmallDrive::of(&candidate.spec("candidate", "a candidate", &plan.reported), probes::whole::SIZE).ok()?.spec;
     let whole = plan.whole?.on(small.capacity_bytes);
     let mut target = DriveTarget::new(model::build(&small, seed).ok()?, probes::DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     probes::whole::there_already(&mut lab, &whole).ok()?;
-    let found = probes::run_whole(&mut lab, &Plan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
+    let found = probes::run_whole(&mut lab, &ProbePlan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
-struct Problem<'a> {
+struct WholeFitProblem<'a> {
     found: Findings,
-    plan: &'a Plan,
+    plan: &'a ProbePlan,
     priors: [Prior; SIZES],
     trials: Trials<'a>,
     loose: f64,
@@ -116,16 +116,16 @@ struct Problem<'a> {
 /// Fits the drives of `fitted`, which explain `small`, to the whole-drive figures `found`.
 /// Returns `None` if stopped, or if no candidate could be tried.
 pub fn refine(
-    fitted: &Fitted,
+    fitted: &FitResult,
     (small, found): (&Findings, &Findings),
-    plan: &Plan,
-    tries: &dyn Tries,
+    plan: &ProbePlan,
+    tries: &dyn CandidateEvaluator,
     observer: &mut dyn Observer,
-) -> Option<Fitted> {
+) -> Option<FitResult> {
     let priors = priors(fitted, plan);
     let mut fitted = fitted.clone();
     let trials = Trials { tries, observer, tried: fitted.tried };
-    let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0, spent: 0 };
+    let mut problem = WholeFitProblem { found: found.clone(), plan, priors, trials, loose: 1.0, spent: 0 };
     let (mut best, mut others) = problem.best(&fitted.best)?;
     if problem.allow_for_chance(&best)? {
         (best, others) = problem.search_again(best, others)?;
@@ -145,20 +145,20 @@ pub fn refine(
             learned_numbers[number] = learned[size];
         }
     }
-    Some(Fitted {
+    Some(FitResult {
         learned: learned_numbers,
         odd: fitted.odd.iter().cloned().chain(odd).collect(),
         tried: problem.trials.tried,
         rejected: fitted.rejected + rejected,
         explained: fitted.explained.min(explained),
-        whole: Some(Whole { misfit, off: off_by(found, &best.shown), learned }),
+        whole: Some(WholeDriveFit { misfit, off: off_by(found, &best.shown), learned }),
         best: best.candidate,
         members,
         ..fitted
     })
 }
 
-fn priors(fitted: &Fitted, plan: &Plan) -> [Prior; SIZES] {
+fn priors(fitted: &FitResult, plan: &ProbePlan) -> [Prior; SIZES] {
     let class = classes::priors(&plan.reported);
     let after = |number: usize| {
         if fitted.learned[number] < UNKNOWN {
@@ -270,7 +270,7 @@ fn other_size(candidate: &Candidate) -> Option<Candidate> {
     candidate.kind.slc.then_some(other)
 }
 
-impl Problem<'_> {
+impl WholeFitProblem<'_> {
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
         self.spent += candidates.len();
         let all = self.trials.all(&candidates, &|candidate| shown(candidate, self.plan))?;
@@ -465,7 +465,7 @@ impl Problem<'_> {
 
     /// Refits each member to perturbed figures of the whole drive. Also returns how many members
     /// explained them and how many were rejected.
-    fn members(&mut self, fitted: &Fitted, best: &Point, others: &[Point], slopes: &[Vec<f64>]) -> Option<(Vec<Candidate>, u32, u32)> {
+    fn members(&mut self, fitted: &FitResult, best: &Point, others: &[Point], slopes: &[Vec<f64>]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "whole ensemble");
         let widened = super::error_factor(self.misfit(&best.shown), best.shown.len());
         self.loose = MEMBER_ERROR_FACTOR * widened;

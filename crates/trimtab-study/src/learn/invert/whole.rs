@@ -2,7 +2,7 @@
 
 use super::super::candidate::{Candidate, at};
 use super::super::probes::whole::{BURST_PIECES, FILL_PIECES};
-use super::super::probes::{Findings, Plan};
+use super::super::probes::{Findings, ProbePlan};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ const KEPT_PERMILLE: f64 = 25.0;
 
 /// `known` with the parameters that the figures of the whole drive imply.
 #[must_use]
-pub fn invert(known: &Candidate, found: &Findings, plan: &Plan) -> Candidate {
+pub fn invert(known: &Candidate, found: &Findings, plan: &ProbePlan) -> Candidate {
     let mut to = known.clone();
     let share = plan.whole.map_or(1.0, |whole| whole.bytes as f64 / whole.of.max(1) as f64);
     if let Some(onset) = onset(&figures(found, "collected ")) {

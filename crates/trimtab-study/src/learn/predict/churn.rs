@@ -1,10 +1,10 @@
 //! Months of use under trim policies, as in `study::ageing` but shorter.
 
-use super::{Figure, What};
+use super::{WorkloadFigure, What};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
 use crate::study::metrics::mean;
 use crate::study::modelled::{self, Setup};
-use crate::study::used::Used;
+use crate::study::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub const CASES: [(&str, f64, &str); 10] = [
 /// Random writes per second at the end of the months and their write amplification, for each
 /// of [`CASES`]. `None` if the drive cannot be scaled down, fails, or has no TRIM.
 #[must_use]
-pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
+pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     spec.flash().filter(|flash| flash.trim.supported)?;
     let mut all = Vec::new();
     for (policy, fill, workload) in CASES {
@@ -48,7 +48,7 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
             volume: modelled::volume_named("ext4"),
             fill,
             fill_class: DataClass::Random,
-            used: Used::default(),
+            used: FreeExtentLengths::default(),
             seed,
         };
         let mut ageing = Ageing::new(setup, fill, DataClass::Random, DRIVE_WRITES);
@@ -58,8 +58,8 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
         if end != RunEnd::Complete {
             return None;
         }
-        all.push(Figure { workload, what: What::Rate, value: mean(&run, RATE_STEADY)? });
-        all.push(Figure { workload, what: What::Ratio, value: mean(&run, WAF_STEADY)? });
+        all.push(WorkloadFigure { workload, what: What::Rate, value: mean(&run, RATE_STEADY)? });
+        all.push(WorkloadFigure { workload, what: What::Ratio, value: mean(&run, WAF_STEADY)? });
     }
     Some(all)
 }

@@ -1,6 +1,6 @@
 //! Sequential writes of incompressible data into an empty cache: cache size and flash rate.
 
-use super::{Findings, Lab, Plan, Probe, sequential};
+use super::{Findings, ProbeSession, ProbePlan, Probe, sequential};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
@@ -21,7 +21,7 @@ impl Probe for Burst {
         &["flash.write_cache.bytes", "flash.nand.program_ns", "flash.slc_cache.program_ns", "interface.rate_bytes_per_s"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let stream = lab.stream(4, sequential(plan.part(0, 16), DataClass::Random))?;
         let operation = plan.area / stream.completed.len().max(1) as u64;
         let (mut from, mut to) = (0, FIRST);
@@ -46,6 +46,6 @@ impl Probe for Burst {
 
 /// Name of the last figure, which shows the flash rate.
 #[must_use]
-pub fn last(plan: &Plan) -> alloc::string::String {
+pub fn last(plan: &ProbePlan) -> alloc::string::String {
     format!("burst {}", plan.area)
 }

@@ -1,7 +1,7 @@
 //! Random writes over the full part, and again after a rest: start and cost of garbage collection.
 
-use super::whole::{RANDOM_BYTES, Rest};
-use super::{Findings, Lab, Places, Plan, Probe};
+use super::whole::{RANDOM_BYTES, RestLength};
+use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
@@ -24,11 +24,11 @@ impl Probe for Collection {
         &["flash.over_provisioning_permille", "flash.ftl.victim", "flash.ftl.streams", "flash.nand.erase_ns"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let Some(whole) = plan.whole else { return Ok(()) };
         let size = RANDOM_BYTES.max(plan.small());
-        let mut places = Places::new(plan, "collection", whole.part(0, 16), size);
-        let mut piece = |lab: &mut Lab<'_>, count: u64| -> TargetResult<f64> {
+        let mut places = RandomOffsets::new(plan, "collection", whole.part(0, 16), size);
+        let mut piece = |lab: &mut ProbeSession<'_>, count: u64| -> TargetResult<f64> {
             let writes = places.by_ref().take(count as usize).map(|extent| Command::Write(extent, DataClass::Random));
             Ok(lab.stream(32, writes)?.took.0 as f64 / count as f64)
         };
@@ -37,7 +37,7 @@ impl Probe for Collection {
             found.add(self.name(), format!("collected {nth}"), piece(lab, count)?, 0.05);
         }
         lab.one(Command::Flush)?;
-        lab.idle(whole.rest(Rest::Long));
+        lab.idle(whole.rest(RestLength::Long));
         for nth in 1..=AFTER {
             found.add(self.name(), format!("collected after a rest {nth}"), piece(lab, count / SHORTER)?, 0.08);
         }

@@ -2,7 +2,7 @@
 //! link is slower than the flash, write rates do not reveal compression, but compressed data
 //! are faster to read from the flash.
 
-use super::{Findings, Lab, Plan, Probe, SETTLE, crossing_reads, sequential};
+use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, crossing_reads, sequential};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
@@ -27,7 +27,7 @@ impl Probe for Compression {
         &["flash.compression", "flash.compression.stored_permille_min"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         for (nth, (class, name)) in (0_u64..).zip(CLASSES) {
             let extent = plan.part(8 + 2 * nth, 10 + 2 * nth);
             let stream = lab.stream(4, sequential(extent, class))?;

@@ -1,8 +1,8 @@
 //! Lone reads within increasingly large parts of the written area. If the map does not fit in
 //! memory, reads load map pages first; the larger the part, the more often.
 
-use super::whole::Whole;
-use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
+use super::whole::ProbeRegion;
+use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, reads};
 use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
@@ -12,14 +12,14 @@ const PARTS: [u64; 4] = [64, 16, 4, 1];
 const READS: usize = 192;
 
 /// Reads of parts of the area and of the whole area.
-pub struct Map;
+pub struct MapProbe;
 
 /// The first of `parts` equal parts.
-const fn part_of(whole: &Whole, parts: u64) -> Extent {
+const fn part_of(whole: &ProbeRegion, parts: u64) -> Extent {
     Extent { offset: whole.start, len: whole.bytes / parts }
 }
 
-impl Probe for Map {
+impl Probe for MapProbe {
     fn name(&self) -> &'static str {
         "map"
     }
@@ -28,7 +28,7 @@ impl Probe for Map {
         &["flash.ftl.mapping_cache_bytes"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let Some(whole) = plan.whole else { return Ok(()) };
         lab.one(Command::Flush)?;
         lab.idle(SETTLE);

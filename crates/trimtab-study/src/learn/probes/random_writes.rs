@@ -1,6 +1,6 @@
 //! Random writes of increasing sizes; those below a mapping unit need a read-modify-write.
 
-use super::{Findings, Lab, Places, Plan, Probe};
+use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
@@ -21,11 +21,11 @@ impl Probe for RandomWrites {
         &["flash.ftl.mapping_unit_bytes", "interface.write_overhead_ns"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         lab.idle(plan.reach.rest);
         for size in SIZES.into_iter().filter(|size| *size >= plan.small()) {
             let count = (plan.area / 16 / size).min(4096) as usize;
-            let places = Places::new(plan, &format!("random writes {size}"), plan.part(0, 4), size).take(count);
+            let places = RandomOffsets::new(plan, &format!("random writes {size}"), plan.part(0, 4), size).take(count);
             let stream = lab.stream(32, places.map(|extent| Command::Write(extent, DataClass::Random)))?;
             let flush = lab.one(Command::Flush)?;
             found.add(self.name(), format!("random write {size} q32"), stream.took.0 as f64 / count as f64, 0.03);

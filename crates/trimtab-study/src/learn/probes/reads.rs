@@ -1,6 +1,6 @@
 //! Reads of existing data: latency, link rate, parallel dies, read-ahead.
 
-use super::{Findings, Lab, Plan, Probe, crossing_reads, reads};
+use super::{Findings, ProbeSession, ProbePlan, Probe, crossing_reads, reads};
 use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
@@ -30,7 +30,7 @@ impl Probe for Reads {
         ]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         lab.idle(plan.reach.rest);
         let there = plan.part(0, 16);
         for (size, count) in SIZES.into_iter().filter(|(size, _)| *size >= plan.small() && size * 4 <= plan.area) {
@@ -53,7 +53,7 @@ impl Probe for Reads {
 }
 
 impl Reads {
-    fn in_order(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn in_order(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         for size in [plan.small(), 64 << 10] {
             let count = 192.min(plan.area / 16 / size);
             let from = plan.part(2, 4).offset;
@@ -66,9 +66,9 @@ impl Reads {
 }
 
 /// Reads of data that were just written and not moved yet. Detects an SLC cache.
-pub struct JustWritten;
+pub struct FreshDataProbe;
 
-impl Probe for JustWritten {
+impl Probe for FreshDataProbe {
     fn name(&self) -> &'static str {
         "just written"
     }
@@ -77,7 +77,7 @@ impl Probe for JustWritten {
         &["flash.slc_cache", "flash.slc_cache.read_ns"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let stream = lab.stream(1, reads(plan, "just written", plan.part(0, 8), plan.small(), 48))?;
         found.add(self.name(), "read just written", stream.middle_ns(), 0.02);
         Ok(())

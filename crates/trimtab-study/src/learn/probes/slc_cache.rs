@@ -1,7 +1,7 @@
 //! Writes the whole part sequentially once: the amount at full speed, and the rate after it.
 
 use super::whole::{FILL_PIECES, in_pieces};
-use super::{Findings, Lab, Plan, Probe};
+use super::{Findings, ProbeSession, ProbePlan, Probe};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
@@ -18,7 +18,7 @@ impl Probe for SlcCache {
         &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let Some(whole) = plan.whole else { return Ok(()) };
         for (nth, ns) in (1..).zip(in_pieces(lab, whole.part(0, 16), FILL_PIECES)?) {
             found.add(self.name(), format!("fill {nth}"), ns, 0.03);

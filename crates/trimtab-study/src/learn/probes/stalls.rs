@@ -1,6 +1,6 @@
 //! Single reads during sequential writes: whether and how long they wait for programs.
 
-use super::{Findings, Lab, Plan, Probe, reads, sequential};
+use super::{Findings, ProbeSession, ProbePlan, Probe, reads, sequential};
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
@@ -17,7 +17,7 @@ impl Probe for Stalls {
         &["flash.nand.suspend_ns", "flash.nand.channel_bytes_per_s"]
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let mut beside = reads(plan, "stalls", plan.part(0, 4), plan.small(), usize::MAX);
         let written = plan.part(8, 12);
         let (stream, others) = lab.streams(4, sequential(written, DataClass::Random), || beside.next())?;

@@ -2,7 +2,7 @@
 //! of a command, a range, a mapped unit and a byte. Also reads during a TRIM, which show
 //! whether it blocks other commands.
 
-use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
+use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, reads};
 use alloc::format;
 use alloc::vec::Vec;
 use trimtab_drive::{Command, Extent};
@@ -27,7 +27,7 @@ impl Probe for TrimCost {
         true
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let Some((_, most)) = plan.trims() else { return Ok(()) };
         let ranges = |count: u64| count.min(most).min(plan.area / 32 / SHORT).max(1);
         let mut from = plan.part(8, 16).offset;

@@ -1,6 +1,6 @@
 //! Smallest effective TRIM and its alignment, from the faster reads of unmapped space.
 
-use super::{Findings, Lab, Plan, Probe};
+use super::{Findings, ProbeSession, ProbePlan, Probe};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
@@ -23,7 +23,7 @@ impl Probe for TrimEffect {
         true
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let (Some(mapped), Some(trimmed)) = (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1")) else { return Ok(()) };
         // Equal times reveal nothing.
         if plan.trims().is_none() || mapped < trimmed * 1.15 {
@@ -56,7 +56,7 @@ impl MappingTest {
         core::iter::successors(Some(self.small), |size| Some(size * 2)).take_while(|size| *size <= LONGEST)
     }
 
-    fn is_unmapped(&self, lab: &mut Lab<'_>, offset: u64) -> TargetResult<bool> {
+    fn is_unmapped(&self, lab: &mut ProbeSession<'_>, offset: u64) -> TargetResult<bool> {
         // A read elsewhere in between prevents read-ahead.
         lab.one(Command::Read(Extent { offset: self.elsewhere.offset + offset % self.elsewhere.len, len: self.small }))?;
         let took = lab.one(Command::Read(Extent { offset, len: self.small }))?;
@@ -64,7 +64,7 @@ impl MappingTest {
     }
 
     /// The longest ineffective and the first effective TRIM, growing at one place.
-    fn least(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<(u64, u64)>> {
+    fn least(&self, lab: &mut ProbeSession<'_>, base: u64) -> TargetResult<Option<(u64, u64)>> {
         let mut in_vain = 0;
         for size in self.sizes() {
             lab.trim(&[Extent { offset: base, len: size }])?;
@@ -77,7 +77,7 @@ impl MappingTest {
     }
 
     /// The first effective offset of a TRIM that starts one block late.
-    fn granularity(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<u64>> {
+    fn granularity(&self, lab: &mut ProbeSession<'_>, base: u64) -> TargetResult<Option<u64>> {
         lab.trim(&[Extent { offset: base + self.small, len: LONGEST - self.small }])?;
         for size in self.sizes().take_while(|size| *size < LONGEST) {
             if self.is_unmapped(lab, base + size)? {

@@ -1,6 +1,6 @@
 //! Reads of trimmed space, which do not access the flash: command processor and link times alone.
 
-use super::{Findings, Lab, Plan, Probe, reads};
+use super::{Findings, ProbeSession, ProbePlan, Probe, reads};
 use alloc::format;
 use trimtab_sim::target::TargetResult;
 
@@ -20,7 +20,7 @@ impl Probe for TrimmedReads {
         true
     }
 
-    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
         let trimmed = plan.part(8, 16);
         for size in [plan.small(), 64 << 10, 512 << 10] {
             let stream = lab.stream(1, reads(plan, &format!("trimmed {size}"), trimmed, size, 32))?;

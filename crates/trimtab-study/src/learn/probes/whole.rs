@@ -1,6 +1,6 @@
 //! Probes that need a whole drive, or as much as may be used: the part itself and shared helpers.
 
-use super::{Lab, sequential};
+use super::{ProbeSession, sequential};
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -26,7 +26,7 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// The part of a drive that the probes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct ProbeRegion {
     /// Offset of the part on the target.
     pub start: u64,
     /// Size of the part.
@@ -39,14 +39,14 @@ pub struct Whole {
 
 /// Length of an idle period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum RestLength {
     /// Leaves some background work unfinished.
     Short,
     /// Long enough to finish all background work.
     Long,
 }
 
-impl Whole {
+impl ProbeRegion {
     /// The whole of an empty drive of that capacity.
     #[must_use]
     pub const fn all(capacity: u64) -> Self {
@@ -80,17 +80,17 @@ impl Whole {
     }
 
     /// Duration of a rest. Background work is proportional to the capacity.
-    pub(super) fn rest(&self, rest: Rest) -> Nanos {
+    pub(super) fn rest(&self, rest: RestLength) -> Nanos {
         let for_a_gib = match rest {
-            Rest::Short => 0.1,
-            Rest::Long => 3.0,
+            RestLength::Short => 0.1,
+            RestLength::Long => 3.0,
         };
         PATIENCE + Nanos((for_a_gib * 1e9 * self.of as f64 / SIZE.as_f64()) as u64)
     }
 }
 
 /// Writes `extent` sequentially; nanoseconds per byte for each of `count` whole pieces.
-pub(super) fn in_pieces(lab: &mut Lab<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
+pub(super) fn in_pieces(lab: &mut ProbeSession<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
     let step = super::SEQUENTIAL;
     let piece = (extent.len / count / step).max(1) * step;
     let place = |nth: u64| Extent { offset: extent.offset + nth * piece, len: piece };
@@ -102,13 +102,13 @@ pub(super) fn in_pieces(lab: &mut Lab<'_>, extent: Extent, count: u64) -> Target
 ///
 /// # Errors
 /// The target fails.
-pub fn there_already(lab: &mut Lab<'_>, whole: &Whole) -> TargetResult {
+pub fn there_already(lab: &mut ProbeSession<'_>, whole: &ProbeRegion) -> TargetResult {
     if whole.held == 0 {
         return Ok(());
     }
     lab.stream(4, sequential(Extent { offset: 0, len: whole.held }, DataClass::Random))?;
     lab.one(Command::Flush)?;
-    lab.idle(whole.rest(Rest::Long));
+    lab.idle(whole.rest(RestLength::Long));
     Ok(())
 }
 
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn on_keeps_shares_at_another_capacity() {
-        let whole = Whole { start: 0, bytes: 30 << 30, of: 120 << 30, held: 60 << 30 };
+        let whole = ProbeRegion { start: 0, bytes: 30 << 30, of: 120 << 30, held: 60 << 30 };
         let small = whole.on(1 << 30);
-        assert_eq!(small, Whole { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 });
-        assert!(small.is_enough() && !Whole { bytes: 5 << 30, ..whole }.is_enough());
-        assert_eq!(Whole::all((1 << 30) + 5).bytes, 1 << 30);
+        assert_eq!(small, ProbeRegion { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 });
+        assert!(small.is_enough() && !ProbeRegion { bytes: 5 << 30, ..whole }.is_enough());
+        assert_eq!(ProbeRegion::all((1 << 30) + 5).bytes, 1 << 30);
         // Proportional to the capacity, except for the two seconds before background work.
-        assert_eq!((small.rest(Rest::Long), whole.rest(Rest::Long)), (Nanos::from_secs(5), Nanos::from_secs(362)));
+        assert_eq!((small.rest(RestLength::Long), whole.rest(RestLength::Long)), (Nanos::from_secs(5), Nanos::from_secs(362)));
         assert_eq!(small.written_max(), 640 << 20);
     }
 }

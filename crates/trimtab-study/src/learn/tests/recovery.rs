@@ -9,14 +9,14 @@
 //! figures cover the finished ones. With `TRIMTAB_TWINS_ITSELF=1`, nothing is learned: each
 //! drive predicts itself with other seeds, which is the upper bound of accuracy.
 
-use crate::learn::candidate::{Candidate, Kind, at};
-use crate::learn::fit::{self, OneByOne};
-use crate::learn::lab::Lab;
-use crate::learn::predict::{Figure, Prediction, Unexplained, What, churn, figures, predictions};
-use crate::learn::probes::whole::{SIZE, Whole};
-use crate::learn::probes::{self, DEPTH_MAX, Findings, Plan};
-use crate::learn::{Budget, Reported, TrimLimits, classes};
-use crate::study::small::Small;
+use crate::learn::candidate::{Candidate, DriveKind, at};
+use crate::learn::fit::{self, SequentialEvaluator};
+use crate::learn::lab::ProbeSession;
+use crate::learn::predict::{WorkloadFigure, Prediction, ResidualDeviation, What, churn, figures, predictions};
+use crate::learn::probes::whole::{SIZE, ProbeRegion};
+use crate::learn::probes::{self, DEPTH_MAX, Findings, ProbePlan};
+use crate::learn::{Budget, ReportedProperties, TrimLimits, classes};
+use crate::study::small::SmallDrive;
 use std::collections::BTreeMap;
 use std::string::String;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +29,13 @@ use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_sim::target::drive::DriveTarget;
 
-fn reported(pcie: bool) -> Reported {
+fn reported(pcie: bool) -> ReportedProperties {
     let limits = if pcie {
         TrimLimits { ranges_per_command_max: 256, range_bytes_max: 1 << 40 }
     } else {
         TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 }
     };
-    Reported {
+    ReportedProperties {
         capacity_bytes: 120_000_000_000,
         logical_block_bytes: 512,
         queue_depth: if pcie { 1024 } else { 32 },
@@ -44,7 +44,7 @@ fn reported(pcie: bool) -> Reported {
     }
 }
 
-type Predicted = (Figure, Prediction);
+type Predicted = (WorkloadFigure, Prediction);
 
 #[derive(Clone, Copy)]
 struct TestExtent {
@@ -85,16 +85,16 @@ struct PolicyChoice {
     none_rate: f64,
 }
 
-fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
-    let small = Small::of(spec, SIZE).ok()?.spec;
+fn probed_whole(spec: &DriveSpec, plan: &ProbePlan) -> Option<Findings> {
+    let small = SmallDrive::of(spec, SIZE).ok()?.spec;
     let mut target = DriveTarget::new(model::build(&small, 9).ok()?, DEPTH_MAX);
-    let plan = Plan { whole: Some(plan.whole?.on(small.capacity_bytes)), ..*plan };
-    probes::run_whole(&mut Lab::new(&mut target), &plan, &mut ()).ok()
+    let plan = ProbePlan { whole: Some(plan.whole?.on(small.capacity_bytes)), ..*plan };
+    probes::run_whole(&mut ProbeSession::new(&mut target), &plan, &mut ()).ok()
 }
 
-fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
+fn probed(spec: &DriveSpec, plan: &ProbePlan) -> Option<Findings> {
     let mut target = DriveTarget::new(model::build(spec, 9).ok()?, DEPTH_MAX);
-    let mut lab = Lab::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target);
     probes::there_already(&mut lab, plan).ok()?;
     probes::run(&mut lab, plan, &mut ()).ok()
 }
@@ -104,19 +104,19 @@ fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let reported = reported(random.chance(0.5));
     let truth = classes::draw(&mut random, &reported);
     let spec = truth.spec("truth", "drawn at random", &reported);
-    let mut plan = Plan::new(asked.budget, reported, Plan::write_limit(reported.capacity_bytes), 1)?;
+    let mut plan = ProbePlan::new(asked.budget, reported, ProbePlan::write_limit(reported.capacity_bytes), 1)?;
     let found = probed(&spec, &plan)?;
-    let mut fitted = fit::fit(&found, &plan, &OneByOne, &mut ())?;
+    let mut fitted = fit::fit(&found, &plan, &SequentialEvaluator, &mut ())?;
     let (mut misfit_of_whole, mut worst_of_whole) = (f64::NAN, String::new());
     if asked.budget == Budget::Full {
-        plan.whole = Some(Whole::all(reported.capacity_bytes));
+        plan.whole = Some(ProbeRegion::all(reported.capacity_bytes));
         let of_whole = probed_whole(&spec, &plan)?;
         misfit_of_whole = misfit_of_whole_of(&truth, &of_whole, &plan);
-        fitted = fit::whole::refine(&fitted, (&found, &of_whole), &plan, &OneByOne, &mut ())?;
+        fitted = fit::whole::refine(&fitted, (&found, &of_whole), &plan, &SequentialEvaluator, &mut ())?;
         worst_of_whole = format!("; worst {}", worst(&fitted.best, &of_whole, &plan));
     }
     let members: Vec<(DriveSpec, u64)> = fitted.members.iter().map(|one| (one.spec("member", "member", &reported), 5)).collect();
-    let (measured, predicted, policies) = measure_and_predict(&spec, &members, Unexplained::of(&fitted), asked)?;
+    let (measured, predicted, policies) = measure_and_predict(&spec, &members, ResidualDeviation::of(&fitted), asked)?;
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
@@ -137,15 +137,15 @@ fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
 }
 
 /// Measurements, predictions, and policies as in [`Recovered`].
-type PredictionSet = (Vec<Figure>, Vec<Predicted>, [Vec<PolicyChoice>; 2]);
+type PredictionSet = (Vec<WorkloadFigure>, Vec<Predicted>, [Vec<PolicyChoice>; 2]);
 
 fn measure_and_predict(
     spec: &DriveSpec,
     members: &[(DriveSpec, u64)],
-    unexplained: Unexplained,
+    unexplained: ResidualDeviation,
     asked: TestExtent,
 ) -> Option<PredictionSet> {
-    let predictions = |shown: Vec<Vec<Figure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
+    let predictions = |shown: Vec<Vec<WorkloadFigure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
     let measured = figures(spec, 5)?;
     let shown = members.iter().take(asked.members).filter_map(|(member, seed)| figures(member, *seed));
     let mut predicted: Vec<Predicted> = measured.iter().copied().zip(predictions(shown.collect())).collect();
@@ -153,10 +153,10 @@ fn measure_and_predict(
     if asked.churn > 0 {
         let in_truth = churn::figures(spec, 5)?;
         let again = predictions((100..100 + asked.churn as u64).filter_map(|seed| churn::figures(spec, seed)).collect());
-        let over_runs: Vec<Figure> = in_truth.iter().zip(again).map(|(figure, again)| Figure { value: again.median, ..*figure }).collect();
+        let over_runs: Vec<WorkloadFigure> = in_truth.iter().zip(again).map(|(figure, again)| WorkloadFigure { value: again.median, ..*figure }).collect();
         let shown = members.iter().take(asked.churn).filter_map(|(member, seed)| churn::figures(member, *seed));
         let of_churn = predictions(shown.collect());
-        let at_fills = |truth: &[Figure]| [0.6, 0.9].into_iter().filter_map(|fill| named(fill, truth, &of_churn)).collect();
+        let at_fills = |truth: &[WorkloadFigure]| [0.6, 0.9].into_iter().filter_map(|fill| named(fill, truth, &of_churn)).collect();
         policies = [at_fills(&in_truth), at_fills(&over_runs)];
         predicted.extend(in_truth.into_iter().zip(of_churn));
     }
@@ -169,7 +169,7 @@ fn by_itself(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let reported = reported(random.chance(0.5));
     let spec = classes::draw(&mut random, &reported).spec("truth", "drawn at random", &reported);
     let members: Vec<(DriveSpec, u64)> = (6..6 + asked.members.max(asked.churn) as u64).map(|seed| (spec.clone(), seed)).collect();
-    let (_, predicted, policies) = measure_and_predict(&spec, &members, Unexplained { part: 0.0, whole: 0.0 }, asked)?;
+    let (_, predicted, policies) = measure_and_predict(&spec, &members, ResidualDeviation { part: 0.0, whole: 0.0 }, asked)?;
     Some(Recovered {
         seed,
         misfit: 0.0,
@@ -186,7 +186,7 @@ fn by_itself(seed: u64, asked: TestExtent) -> Option<Recovered> {
 
 /// Error of each TRIM cost, and its share of a TRIM. The probes trim one range, a full
 /// command of short ranges, and half the area with all its units.
-fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan) -> Vec<(f64, f64)> {
+fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &ProbePlan) -> Vec<(f64, f64)> {
     let most = plan.reported.trim.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
     let ranges = 256.min(most).min(plan.area / 32 / (64 << 10)) as f64;
     let half = plan.area as f64 / 2.0;
@@ -204,7 +204,7 @@ fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan
 }
 
 /// The policy with the best predicted median, with its true rate and the true best rate.
-fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<PolicyChoice> {
+fn named(fill: f64, in_truth: &[WorkloadFigure], predicted: &[Prediction]) -> Option<PolicyChoice> {
     let truth = |workload: &str| in_truth.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.value);
     let median = |workload: &str| predicted.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.median);
     let (best, best_rate, none_rate) = churn::best(fill, truth)?;
@@ -216,13 +216,13 @@ fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<Pol
 }
 
 /// As [`misfit_of`], for the whole-drive figures.
-fn misfit_of_whole_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
+fn misfit_of_whole_of(candidate: &Candidate, found: &Findings, plan: &ProbePlan) -> f64 {
     let Some(shown) = fit::whole::shown(candidate, plan) else { return f64::NAN };
     let squares = found.observations.iter().zip(&shown).map(|(one, shown)| ((libm::log(one.value_ns) - shown) / one.sigma).powi(2));
     squares.sum::<f64>() / shown.len().max(1) as f64
 }
 
-fn worst(candidate: &Candidate, found: &Findings, plan: &Plan) -> String {
+fn worst(candidate: &Candidate, found: &Findings, plan: &ProbePlan) -> String {
     let shown = fit::whole::shown(candidate, plan).unwrap_or_default();
     let off = found.observations.iter().zip(&shown).map(|(one, shown)| (libm::log(one.value_ns) - shown, one.name.as_str()));
     let mut all: Vec<(f64, &str)> = off.collect();
@@ -254,7 +254,7 @@ fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> Str
 }
 
 /// Misfit of a candidate: 1 matches the expected errors.
-fn misfit_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
+fn misfit_of(candidate: &Candidate, found: &Findings, plan: &ProbePlan) -> f64 {
     // The true value of `folds` depends on whether data moved during rests.
     let misfit = |folds: bool| {
         let mut candidate = candidate.clone();
@@ -267,8 +267,8 @@ fn misfit_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
 }
 
 /// Differences between two kinds. Arrangements with equal dies and rows look the same to a host.
-fn otherwise(truth: &Kind, found: &Kind) -> String {
-    let of = |kind: &Kind| {
+fn otherwise(truth: &DriveKind, found: &DriveKind) -> String {
+    let of = |kind: &DriveKind| {
         [
             ("dies", u64::from(kind.dies())),
             ("channels", u64::from(kind.channels)),
@@ -289,13 +289,13 @@ fn otherwise(truth: &Kind, found: &Kind) -> String {
 }
 
 /// Errors of the shipped drive with the most similar probe results.
-fn nearest(found: &Findings, measured: &[Figure]) -> Vec<f64> {
-    static SHOWN: LazyLock<Vec<(Findings, Vec<Figure>)>> = LazyLock::new(|| {
+fn nearest(found: &Findings, measured: &[WorkloadFigure]) -> Vec<f64> {
+    static SHOWN: LazyLock<Vec<(Findings, Vec<WorkloadFigure>)>> = LazyLock::new(|| {
         let all =
             shipped::drives().into_iter().map(|drive| drive.spec).filter(|spec| spec.flash().is_some_and(|flash| flash.trim.supported));
         let one = |spec: DriveSpec| {
-            let own = Reported::of(&spec)?;
-            let plan = Plan::new(Budget::Small, own, Plan::write_limit(own.capacity_bytes), 1)?;
+            let own = ReportedProperties::of(&spec)?;
+            let plan = ProbePlan::new(Budget::Small, own, ProbePlan::write_limit(own.capacity_bytes), 1)?;
             Some((probed(&spec, &plan)?, figures(&spec, 5)?))
         };
         all.filter_map(one).collect()
@@ -306,12 +306,12 @@ fn nearest(found: &Findings, measured: &[Figure]) -> Vec<f64> {
         all.iter().sum::<f64>() / all.len().max(1) as f64
     };
     let Some((_, like)) = SHOWN.iter().min_by(|a, b| off(&a.0).total_cmp(&off(&b.0))) else { return Vec::new() };
-    let same = |figure: &Figure| like.iter().find(|one| (one.workload, one.what) == (figure.workload, figure.what));
+    let same = |figure: &WorkloadFigure| like.iter().find(|one| (one.workload, one.what) == (figure.workload, figure.what));
     measured.iter().filter_map(|figure| Some((same(figure)?.value / figure.value - 1.0).abs())).collect()
 }
 
 /// Operations per second of the block workloads, from the times of a read and a write.
-fn rates(measured: &[Figure], read_ns: impl Fn(f64) -> f64, write_ns: impl Fn(f64) -> f64) -> Vec<f64> {
+fn rates(measured: &[WorkloadFigure], read_ns: impl Fn(f64) -> f64, write_ns: impl Fn(f64) -> f64) -> Vec<f64> {
     let depths = [("mixed, 1 in flight", 1.0), ("mixed, 4 in flight", 4.0), ("mixed, 32 in flight", 32.0)];
     let mixed = depths.map(|(name, depth)| (name, 0.7 * read_ns(depth) + 0.3 * write_ns(depth)));
     let all = mixed.into_iter().chain([("random writes in the end", write_ns(32.0))]);
@@ -320,7 +320,7 @@ fn rates(measured: &[Figure], read_ns: impl Fn(f64) -> f64, write_ns: impl Fn(f6
 }
 
 /// Errors of an interpolation between the probes' figures.
-fn interpolated(found: &Findings, measured: &[Figure]) -> Vec<f64> {
+fn interpolated(found: &Findings, measured: &[WorkloadFigure]) -> Vec<f64> {
     let between = |depth: f64| {
         let (low, high): (f64, f64) = if depth < 8.0 { (2.0, 8.0) } else { (8.0, 32.0) };
         let at = |depth: f64| found.ns(&format!("read 4096 q{depth}")).unwrap_or(f64::NAN);
@@ -333,7 +333,7 @@ fn interpolated(found: &Findings, measured: &[Figure]) -> Vec<f64> {
 }
 
 /// Errors of a six-rate model with a constant cost of reads and of writes.
-fn six_rates(found: &Findings, measured: &[Figure]) -> Vec<f64> {
+fn six_rates(found: &Findings, measured: &[WorkloadFigure]) -> Vec<f64> {
     let deepest = found.observations.iter().rfind(|one| one.name.starts_with("read 4096 q")).map_or(f64::NAN, |one| one.value_ns);
     let write = found.ns("random write 4096 q32").unwrap_or(f64::NAN);
     finite(rates(measured, |_| deepest, |_| write))

@@ -22,7 +22,7 @@ const SAME_WORK: [&str; 2] = [policy::NONE, policy::BATCHED];
 /// The work that online discard slows down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum AffectedWork {
     /// A phase of the work.
     Phase(&'static str),
     /// All of the work.
@@ -33,7 +33,7 @@ pub enum Part {
     Append(AppendLoad),
 }
 
-impl Part {
+impl AffectedWork {
     /// True if it is the work itself, not foreground I/O during it.
     pub const fn is_work(self) -> bool {
         !matches!(self, Self::Append(_))
@@ -61,7 +61,7 @@ pub struct OnlineCost<'a> {
     /// The workload.
     pub job: &'a str,
     /// The part that takes longer.
-    pub part: Part,
+    pub part: AffectedWork,
     /// With online discard, seconds.
     pub online_seconds: f64,
     /// Without, seconds.
@@ -94,14 +94,14 @@ pub fn stall(metrics: &Metrics<'_>) -> Option<Stall> {
 
 /// True if a batched trim delays foreground I/O; for measured runs, by more than chance explains.
 pub fn batched_costs(metrics: &Metrics<'_>, test: Option<&LatencyTest>) -> bool {
-    let sparse = Part::Append(AppendLoad::EveryFiveSeconds);
+    let sparse = AffectedWork::Append(AppendLoad::EveryFiveSeconds);
     let modelled = |job: &&str| longer(metrics, job, policy::BATCHED, &[policy::NONE], sparse).is_some();
     test.is_some_and(|test| test.result == TestResult::Longer) || metrics.jobs.iter().any(modelled)
 }
 
 /// Mean total time of deleting.
 pub fn deleting(metrics: &Metrics<'_>, job: &str, policy: &str) -> Option<f64> {
-    Part::Deleting.times(metrics.find(job, policy)?).map(|times| average(&times))
+    AffectedWork::Deleting.times(metrics.find(job, policy)?).map(|times| average(&times))
 }
 
 /// The largest slowdown under online discard: of the work, or of foreground appends if the
@@ -110,7 +110,7 @@ pub fn online_cost<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Opt
     fn more<'a>(a: OnlineCost<'a>, b: OnlineCost<'a>) -> OnlineCost<'a> {
         if b.times() > a.times() { b } else { a }
     }
-    let sparse = Part::Append(AppendLoad::EveryFiveSeconds);
+    let sparse = AffectedWork::Append(AppendLoad::EveryFiveSeconds);
     let of_work = metrics.jobs.iter().flat_map(|job| of_work(metrics, job)).reduce(more);
     let appends = || metrics.jobs.iter().filter_map(|job| slowed(metrics, job, sparse, &[policy::NONE])).reduce(more);
     of_work.or_else(appends).or_else(|| measured(metrics, test))
@@ -118,11 +118,11 @@ pub fn online_cost<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Opt
 
 /// Slowdowns of deleting, its phases, and the whole work under online discard.
 fn of_work<'a>(metrics: &Metrics<'a>, job: &'a str) -> Vec<OnlineCost<'a>> {
-    let deleting = pair(metrics, job, policy::ONLINE, &SAME_WORK, Part::Deleting);
+    let deleting = pair(metrics, job, policy::ONLINE, &SAME_WORK, AffectedWork::Deleting);
     // A phase that is slower while another is faster by as much has no cost.
     let no_longer = deleting.is_some_and(|(online, without)| average(&online) <= average(&without));
-    let phases = Job::deleting(job).iter().filter(|_| !no_longer).map(|phase| Part::Phase(phase));
-    let parts = phases.chain([Part::WholeWork, Part::Deleting]);
+    let phases = Job::deleting(job).iter().filter(|_| !no_longer).map(|phase| AffectedWork::Phase(phase));
+    let parts = phases.chain([AffectedWork::WholeWork, AffectedWork::Deleting]);
     parts.filter_map(|part| slowed(metrics, job, part, &SAME_WORK)).collect()
 }
 
@@ -130,10 +130,10 @@ fn of_work<'a>(metrics: &Metrics<'a>, job: &'a str) -> Vec<OnlineCost<'a>> {
 fn measured<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Option<OnlineCost<'a>> {
     let (online_seconds, none_seconds) = test.filter(|test| test.result == TestResult::Longer)?.longest;
     let job = metrics.of_policy(policy::ONLINE).find(|run| mean(run, BUSY_WAIT).is_some())?.workload.as_str();
-    Some(OnlineCost { job, part: Part::Append(AppendLoad::FiftyPerSecond), online_seconds, none_seconds })
+    Some(OnlineCost { job, part: AffectedWork::Append(AppendLoad::FiftyPerSecond), online_seconds, none_seconds })
 }
 
-fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: Part) -> Option<(Vec<f64>, Vec<f64>)> {
+fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: AffectedWork) -> Option<(Vec<f64>, Vec<f64>)> {
     // A run without discards cannot be slow because of them.
     let mine = part.times(metrics.find(job, policy).filter(|run| discard_count(run) == DiscardCount::Counted)?)?;
     let runs = others.iter().filter_map(|policy| metrics.find(job, policy));
@@ -142,14 +142,14 @@ fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: P
 }
 
 /// Mean times under `policy` and `others`, if measurably longer and by [`BLINK_SECONDS`].
-fn longer(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: Part) -> Option<(f64, f64)> {
+fn longer(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: AffectedWork) -> Option<(f64, f64)> {
     let (mine, without) = pair(metrics, job, policy, others, part)?;
     let difference = compare(&mine, &without)?;
     let (mine, without) = (average(&mine), average(&without));
     (difference.measurable && difference.ratio > 1.0 && mine - without > BLINK_SECONDS).then_some((mine, without))
 }
 
-fn slowed<'a>(metrics: &Metrics<'a>, job: &'a str, part: Part, others: &[&str]) -> Option<OnlineCost<'a>> {
+fn slowed<'a>(metrics: &Metrics<'a>, job: &'a str, part: AffectedWork, others: &[&str]) -> Option<OnlineCost<'a>> {
     let (online_seconds, none_seconds) = longer(metrics, job, policy::ONLINE, others, part)?;
     Some(OnlineCost { job, part, online_seconds, none_seconds })
 }
@@ -178,7 +178,7 @@ pub fn doubt(metrics: &Metrics<'_>, cost: Option<&OnlineCost<'_>>, job: &str) ->
     if metrics.find(job, policy::ONLINE).is_some_and(uncounted) {
         return Some(DeletingDoubt::NoDiscardCounted);
     }
-    let (online, without) = pair(metrics, job, policy::ONLINE, &SAME_WORK, Part::Deleting)?;
+    let (online, without) = pair(metrics, job, policy::ONLINE, &SAME_WORK, AffectedWork::Deleting)?;
     let more = average(&online) - average(&without);
     let counts = more > 0.0 && cost.is_some_and(|cost| cost.part.is_work() && cost.job == job);
     match (compare(&online, &without), metrics.too_few_repeats()) {
@@ -195,7 +195,7 @@ pub fn doubt(metrics: &Metrics<'_>, cost: Option<&OnlineCost<'_>>, job: &str) ->
 
 /// The same work with another generation of the filesystem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OtherGeneration {
+pub struct GenerationComparison {
     /// The generation: "ext4 of Linux 2.6.39".
     pub name: String,
     /// Its kernel: "Linux 2.6.39"; the generation if the kernel is unknown.
@@ -207,7 +207,7 @@ pub struct OtherGeneration {
 }
 
 /// Mean times without discards and with online discard.
-pub fn generation_pair(runs: &[Run], job: &str, part: Part) -> Option<(f64, f64)> {
+pub fn generation_pair(runs: &[Run], job: &str, part: AffectedWork) -> Option<(f64, f64)> {
     let of = |policy: &str| {
         let run = runs.iter().find(|run| run.workload == job && run.policy == policy)?;
         part.times(run).map(|times| average(&times))
@@ -216,10 +216,10 @@ pub fn generation_pair(runs: &[Run], job: &str, part: Part) -> Option<(f64, f64)
 }
 
 /// The cost on the other generation; `None` if not run.
-pub fn other_generation(metrics: &Metrics<'_>, job: &str, part: Part) -> Option<OtherGeneration> {
+pub fn other_generation(metrics: &Metrics<'_>, job: &str, part: AffectedWork) -> Option<GenerationComparison> {
     let runs = &metrics.study.kernels;
     let (none, online_seconds) = generation_pair(runs, job, part)?;
     let name = generation(runs.first()?);
     let kernel = modelled::kernel(name).unwrap_or(name);
-    Some(OtherGeneration { name: name.to_string(), kernel: kernel.to_string(), online_seconds, times: online_seconds / none })
+    Some(GenerationComparison { name: name.to_string(), kernel: kernel.to_string(), online_seconds, times: online_seconds / none })
 }

@@ -65,7 +65,7 @@ pub fn gains<'a>(metrics: &Metrics<'a>, baseline: &'static str) -> Vec<Gain<'a>>
 
 /// A policy that never finished its trims in time, with the fill level.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Behind<'a> {
+pub struct OverduePolicy<'a> {
     /// The policy.
     pub policy: &'a str,
     /// Fill level.
@@ -75,24 +75,24 @@ pub struct Behind<'a> {
 }
 
 /// Policies that never finish their trims.
-pub fn behind<'a>(metrics: &Metrics<'a>) -> Vec<Behind<'a>> {
+pub fn behind<'a>(metrics: &Metrics<'a>) -> Vec<OverduePolicy<'a>> {
     let all = metrics.ageing.iter().filter_map(|figures| {
         let percent = figures.behind_percent.filter(|percent| *percent >= BEHIND_MAX)?;
-        Some(Behind { policy: figures.policy, fill: figures.fill, percent })
+        Some(OverduePolicy { policy: figures.policy, fill: figures.fill, percent })
     });
     all.collect()
 }
 
 /// Share of the time that a policy spends trimming.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TimeTrimming {
+pub struct TrimTimeShare {
     /// Time spent trimming, seconds.
     pub seconds: f64,
     /// Total time, seconds.
     pub of_seconds: f64,
 }
 
-impl TimeTrimming {
+impl TrimTimeShare {
     /// The share in per cent.
     pub fn percent(self) -> f64 {
         100.0 * self.seconds / self.of_seconds
@@ -100,8 +100,8 @@ impl TimeTrimming {
 }
 
 /// Largest share of time that `policy` spends trimming at any fill level; `None` if unknown.
-pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TimeTrimming> {
+pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TrimTimeShare> {
     let of_seconds = metrics.days? * 86_400.0;
     let all = metrics.ageing.iter().filter(|figures| figures.policy == policy).filter_map(|figures| figures.trim_seconds);
-    Some(TimeTrimming { seconds: all.reduce(f64::max)?, of_seconds })
+    Some(TrimTimeShare { seconds: all.reduce(f64::max)?, of_seconds })
 }

@@ -1,11 +1,11 @@
 //! Findings of a study as figures. The renderer puts them into words.
 
 use crate::study::comparison::PolicyLatency;
-use crate::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Stall};
-use crate::study::comparison::gains::{Behind, Gain};
+use crate::study::comparison::costs::{DeletingDoubt, OnlineCost, GenerationComparison, Stall};
+use crate::study::comparison::gains::{OverduePolicy, Gain};
 use crate::study::comparison::latency::{LatencyTest, TestResult};
 use crate::study::metrics::{AppendLoad, DiscardCount};
-use crate::study::untried::Untried;
+use crate::study::untried::OmittedPart;
 use alloc::vec::Vec;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub enum Finding<'a> {
         /// The generation of the filesystem.
         generation: &'a str,
         /// The same cost on another generation.
-        other: Option<OtherGeneration>,
+        other: Option<GenerationComparison>,
     },
     /// A policy that could not be compared with the recommended one.
     NotCompared {
@@ -60,7 +60,7 @@ pub enum Finding<'a> {
         seen: Option<OnlineCost<'a>>,
     },
     /// A policy that was run without a counted discard.
-    Untested(Untested),
+    Untested(UntestedPolicy),
     /// The filesystem was mounted with online discard, and there is no run without it.
     NoBaseline,
     /// Only one policy could be run.
@@ -88,7 +88,7 @@ pub enum Finding<'a> {
         chance: f64,
     },
     /// A policy that never finishes its trims.
-    NeverDone(Behind<'a>),
+    NeverDone(OverduePolicy<'a>),
     /// Batched trims suffice if this latency is acceptable occasionally.
     BatchedWouldDo {
         /// The latency, seconds.
@@ -101,7 +101,7 @@ pub enum Finding<'a> {
     /// The recommended policy gains nothing at that fill level.
     GainsNothing(Gain<'a>),
     /// A part that was not tested.
-    Untried(Untried),
+    Untried(OmittedPart),
     /// The study was interrupted.
     Interrupted,
     /// The filesystem queues its discards, so they are not in the figures.
@@ -129,7 +129,7 @@ pub enum Finding<'a> {
 
 /// A policy that was run without a counted discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Untested {
+pub struct UntestedPolicy {
     /// The policy.
     pub policy: &'static str,
     /// State of the discard counters.
@@ -153,7 +153,7 @@ impl From<&LatencyTest> for Finding<'_> {
 /// A reason for the recommendation when months of use were not run. There are at most two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Reason<'a> {
+pub enum RecommendationReason<'a> {
     /// Files were deleted under this policy, and no discard was counted.
     Blocked {
         /// The policy.
@@ -177,13 +177,13 @@ pub struct LatencyReason<'a> {
     /// Under other policies.
     pub others: Vec<PolicyLatency<'a>>,
     /// Why their differences do not count.
-    pub aside: Option<LatencyAside>,
+    pub aside: Option<LatencyCaveat>,
 }
 
 /// Why differences between worst latencies do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LatencyAside {
+pub enum LatencyCaveat {
     /// Modelled, and too small to count.
     TooLittle,
     /// Measured: long appends were no more frequent.
@@ -206,7 +206,7 @@ pub struct DeletingReason<'a> {
     /// Why the difference does not count.
     pub doubt: Option<DeletingDoubt>,
     /// On the other generation of the filesystem.
-    pub other: Option<OtherGeneration>,
+    pub other: Option<GenerationComparison>,
 }
 
 impl DeletingReason<'_> {

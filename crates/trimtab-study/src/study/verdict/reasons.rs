@@ -2,8 +2,8 @@
 //! same comparison as the recommendation. A difference that does not count there carries a
 //! doubt here that explains why.
 
-use super::finding::{DeletingReason, LatencyAside, LatencyReason, Reason};
-use crate::study::comparison::costs::{self, Part};
+use super::finding::{DeletingReason, LatencyCaveat, LatencyReason, RecommendationReason};
+use crate::study::comparison::costs::{self, AffectedWork};
 use crate::study::comparison::latency::WORSE;
 use crate::study::comparison::{Comparison, PolicyLatency};
 use crate::study::metrics::setting;
@@ -16,15 +16,15 @@ use alloc::vec::Vec;
 const ALIKE: f64 = 0.02;
 
 /// Reasons from foreground latency and deleting. With months of use, the rule is the reason.
-pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Reason<'a>> {
+pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<RecommendationReason<'a>> {
     if let Some(policy) = comparison.blocked {
-        return vec![Reason::Blocked { policy }];
+        return vec![RecommendationReason::Blocked { policy }];
     }
     if comparison.has_months() || recommendation == Recommendation::TooFewRepeats {
         return Vec::new();
     }
     let chosen = recommendation.policy();
-    let mut reasons: Vec<Reason<'a>> = Vec::new();
+    let mut reasons: Vec<RecommendationReason<'a>> = Vec::new();
     let subject = recommendation.trimming_policy();
     let latency = latency(comparison, recommendation);
     // Slow work under online discard is the reason if there is no other argument against it.
@@ -32,15 +32,15 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     // Faster deleting with discards does not support the recommendation.
     let deleting = deleting(comparison, subject.unwrap_or(policy::NONE))
         .filter(|deleting| chosen == Some(policy::ONLINE) || !deleting.is_quicker_online())
-        .map(Reason::Deleting);
+        .map(RecommendationReason::Deleting);
     match (latency, deleting) {
         (Some((latency, decides)), deleting) if decides || !slow_work || deleting.is_none() => {
-            reasons.push(Reason::Latency(latency));
+            reasons.push(RecommendationReason::Latency(latency));
             reasons.extend(deleting);
         }
         (latency, deleting) => {
             reasons.extend(deleting);
-            reasons.extend(latency.map(|(latency, _)| Reason::Latency(latency)));
+            reasons.extend(latency.map(|(latency, _)| RecommendationReason::Latency(latency)));
         }
     }
     reasons
@@ -98,9 +98,9 @@ fn without_choice<'a>(
     let others: Vec<_> = all.iter().copied().take(SHOWN).collect();
     let aside = match comparison.metrics.is_measured() {
         _ if !no_difference => None,
-        false => apart(APART).then_some(LatencyAside::TooLittle),
+        false => apart(APART).then_some(LatencyCaveat::TooLittle),
         // Single events: no policy has more long appends than no trimming, or a doubt would be set.
-        true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none())).then_some(LatencyAside::LongNoMoreOften),
+        true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none())).then_some(LatencyCaveat::LongNoMoreOften),
     };
     let load = comparison.metrics.load();
     (!others.is_empty()).then_some(LatencyReason { load, chosen: None, online_seconds: None, others, aside })
@@ -123,7 +123,7 @@ pub(super) fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<De
     let part = cost.filter(|_| both.is_some_and(|(none, online)| online < none * WORSE));
     let alike = part.is_none() && both.is_some_and(|(none, online)| (online - none).abs() <= none * ALIKE);
     let doubt = comparison.deleting_doubt(job).filter(|_| both.is_some() && !alike);
-    let other = comparison.other_generation(job, Part::Deleting).filter(|_| both.is_some() && part.is_none());
+    let other = comparison.other_generation(job, AffectedWork::Deleting).filter(|_| both.is_some() && part.is_none());
     Some(DeletingReason { files, part, none_seconds, online_seconds, alike, doubt, other })
 }
 

@@ -4,10 +4,10 @@ pub mod latency;
 
 use super::finding::Finding;
 use super::*;
-use crate::study::comparison::costs::Part;
+use crate::study::comparison::costs::AffectedWork;
 use crate::study::light_work::SPARSE_WAIT;
 use crate::study::metrics::FOREGROUND;
-use crate::study::untried::{Part as UntriedPart, Untried};
+use crate::study::untried::{StudyPart as UntriedPart, OmittedPart};
 use alloc::vec;
 use latency::met;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
@@ -93,7 +93,7 @@ fn published_slowdown_recommends_batched() {
             verdict.findings.iter().find_map(|finding| if let Finding::OnlineCost { cost, .. } = finding { Some(*cost) } else { None });
         let cost = cost.unwrap();
         // 40.43 s against 0.17 s.
-        assert_eq!((cost.job, cost.part), ("tree", Part::Phase("delete-sync")));
+        assert_eq!((cost.job, cost.part), ("tree", AffectedWork::Phase("delete-sync")));
         assert!((cost.times() - 237.8).abs() < 0.2 && (cost.online_seconds - 40.433).abs() < 0.01, "{cost:?}");
     }
 }
@@ -146,7 +146,7 @@ fn one_repeat_decides_nothing() {
 fn discards_that_never_arrive_come_first() {
     let study = study(vec![none(), tree("batched", "nodiscard", &[0.17], 0.0, Some(0.1))]);
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, &verdict.reasons[..]), (Recommendation::Blocked, &[Reason::Blocked { policy: "batched" }][..]));
+    assert_eq!((verdict.recommendation, &verdict.reasons[..]), (Recommendation::Blocked, &[RecommendationReason::Blocked { policy: "batched" }][..]));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn queued_discards_prove_nothing() {
     let study = study(vec![queued, none(), batched()]);
     let verdict = Verdict::of(&study);
     assert_eq!((verdict.recommendation, verdict.rule), (Recommendation::NotTested, Rule::NotCounted));
-    let untested = Untested { policy: policy::ONLINE, discards: DiscardCount::Queued };
+    let untested = UntestedPolicy { policy: policy::ONLINE, discards: DiscardCount::Queued };
     assert_eq!((verdict.untested(), &verdict.findings[0]), (untested, &Finding::Untested(untested)));
     assert!(matches!(verdict.findings[1], Finding::TrimTime { .. }) && verdict.caveats.contains(&Finding::DiscardsQueued { job: "tree" }));
 }
@@ -173,7 +173,7 @@ fn without_counters_there_is_no_verdict() {
         {
             let study = study(vec![none(), batched(), online]);
             assert_eq!(rule(&study), (Recommendation::NotTested, Rule::NotCounted));
-            assert_eq!(Verdict::of(&study).untested(), Untested { policy: policy::ONLINE, discards });
+            assert_eq!(Verdict::of(&study).untested(), UntestedPolicy { policy: policy::ONLINE, discards });
         }
     }
     let alone = study(vec![uncounted(none()), uncounted(batched())]);
@@ -209,7 +209,7 @@ fn measured_latency_counts_only_beyond_chance() {
     let verdict = Verdict::of(&study);
     assert_eq!((verdict.recommendation, verdict.rule), take(policy::BATCHED, Rule::OnlineCosts));
     let cost = verdict.comparison.online_cost.unwrap();
-    assert_eq!(cost.part, Part::Append(AppendLoad::FiftyPerSecond));
+    assert_eq!(cost.part, AffectedWork::Append(AppendLoad::FiftyPerSecond));
     assert!((cost.online_seconds - 0.9).abs() < 0.01 && (cost.none_seconds - 0.008).abs() < 0.001, "{cost:?}");
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Longer, (20, 60)));
     // One of 60 would occur by chance in 60 of 112 cases, regardless of its length.
@@ -242,7 +242,7 @@ fn confidence_of_untested_policy_is_not_tried() {
 #[test]
 fn single_policy_is_reported_as_only_policy() {
     let mut study = study(vec![tree("as-mounted", "nodiscard", &[0.17], 0.0, None)]);
-    let untried = Untried { part: UntriedPart::policy("batched"), reason: UntriedReason::Obstacle("needs root".into()) };
+    let untried = OmittedPart { part: UntriedPart::policy("batched"), reason: UntriedReason::Obstacle("needs root".into()) };
     study.untried.push(untried.clone());
     let verdict = Verdict::of(&study);
     assert_eq!(verdict.findings, [Finding::OnlyPolicy { policy: "as-mounted", discard: Some("nodiscard") }]);

@@ -19,7 +19,7 @@ use trimtab_sim::runner::recorder::{Recorder, RunRecording, merge_phases};
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{TargetError, TargetResult};
 use trimtab_sim::workload::crystal::Position;
-use trimtab_sim::workload::crystal::figures::{self, Pass};
+use trimtab_sim::workload::crystal::figures::{self, CrystalPass};
 
 const SCHEMA: &str = "trimtab.crystal-rounds";
 const VERSION: u32 = 1;
@@ -52,7 +52,7 @@ struct Saved {
     version: u32,
     rounds: u64,
     written: u64,
-    passes: Vec<Pass>,
+    passes: Vec<CrystalPass>,
     /// Phases with their histograms, and time series.
     run: Run,
 }

@@ -20,7 +20,7 @@ use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::BlockWorkload as _;
-use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
+use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, CrystalSettings};
 
 /// Bytes read back to measure the compressibility of the data.
 const SAMPLE: Bytes = Bytes(32 << 20);
@@ -48,7 +48,7 @@ pub enum Target {
 
 impl Target {
     /// Checks everything first, then opens the target of `spec`.
-    pub fn open(request: &Request, context: &Context, spec: &TargetSpec, settings: &Settings, workload: &Crystal) -> anyhow::Result<Self> {
+    pub fn open(request: &Request, context: &Context, spec: &TargetSpec, settings: &CrystalSettings, workload: &Crystal) -> anyhow::Result<Self> {
         let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
         let options = BlockOptions {
             queue_depth_max,
@@ -74,7 +74,7 @@ impl Target {
     }
 
     /// Fails if the tests do not fit on the target.
-    fn check(&self, request: &Request, settings: &Settings) -> anyhow::Result<()> {
+    fn check(&self, request: &Request, settings: &CrystalSettings) -> anyhow::Result<()> {
         let info = match self {
             Self::Real { target, .. } => target.info(),
             Self::Modelled(target) => target.info(),
@@ -133,7 +133,7 @@ impl Target {
     }
 
     /// The compressibility of the written data, read back from the target.
-    pub fn compressed_share(&mut self, settings: &Settings) -> anyhow::Result<Option<f64>> {
+    pub fn compressed_share(&mut self, settings: &CrystalSettings) -> anyhow::Result<Option<f64>> {
         match self {
             Self::Real { target, .. } => target.compressed_share(settings.size, SAMPLE).map(Some),
             _ => Ok(None),
@@ -181,7 +181,7 @@ impl Target {
     }
 
     /// Bytes to write before a level can count as steady: the whole drive, if its size is known.
-    pub fn steady_size(&self, settings: &Settings) -> Bytes {
+    pub fn steady_size(&self, settings: &CrystalSettings) -> Bytes {
         match self {
             Self::Real { observer, .. } => {
                 let drives = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO);
@@ -215,7 +215,7 @@ fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
 struct Opening<'a> {
     request: &'a Request,
     context: &'a Context,
-    settings: &'a Settings,
+    settings: &'a CrystalSettings,
     workload: &'a Crystal,
     options: BlockOptions,
 }

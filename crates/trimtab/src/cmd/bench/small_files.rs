@@ -6,7 +6,7 @@ use crate::cmd::options::{Choice, SafetyArgs};
 use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::target::dir::Fsync;
-use trimtab_sim::workload::postmark::Settings;
+use trimtab_sim::workload::postmark::PostmarkSettings;
 
 /// Run PostMark's operations with ordinary options: create, read, append to and delete many
 /// small files.
@@ -92,8 +92,8 @@ pub struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
-    fn settings(self) -> Settings {
-        Settings {
+    fn settings(self) -> PostmarkSettings {
+        PostmarkSettings {
             size_low: self.size.0,
             size_high: self.size.1,
             number: self.number,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::control::{ControlCommand, Client};
 use trimtab_vssd::runtime::{self, Entry, Record, Runtime, State};
 
 const EXAMPLES: &str = "\
@@ -58,7 +58,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 /// Asks the server to detach, and waits until it has ended, so that its data file can be used
 /// again. Returns data that could not be kept.
 fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<Option<String>> {
-    let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&Ask::Detach { force }));
+    let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
         Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),

@@ -9,7 +9,7 @@ use trimtab_drive::spec::Medium;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 #[derive(Serialize)]
 struct Entry<'a> {
@@ -92,7 +92,7 @@ fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
 
 /// Drives of published rates; their names describe them.
 fn of_rates(entries: &[Entry<'_>]) -> String {
-    let mut table = Table::new("", &["drive", "capacity"]).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &["drive", "capacity"]).when_narrow(NarrowLayout::Records);
     for entry in entries {
         table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string()]);
     }
@@ -112,7 +112,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         1,
         &json!({ "drives": entries, "data_center": data_center, "measured": measured, "twins": twins, "notes": odd }),
         || {
-            let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(Narrow::Records);
+            let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
             for entry in entries.iter().chain(&data_center) {
                 let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
                 table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
@@ -141,7 +141,7 @@ fn learned(twins: &[Twin]) -> String {
         return String::new();
     }
     let columns = ["drive", "twin of", "firmware", "learned", "budget", "capacity"];
-    let mut table = Table::new("", &columns).when_narrow(Narrow::Records);
+    let mut table = Table::new("", &columns).when_narrow(NarrowLayout::Records);
     for twin in twins {
         let firmware = twin.firmware.clone().unwrap_or_else(|| "–".to_owned());
         let capacity = Bytes(twin.capacity_bytes).to_string();

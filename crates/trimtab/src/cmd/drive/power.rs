@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::control::{ControlCommand, Client};
 use trimtab_vssd::runtime::{Runtime, State};
 
 const EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if on && args.within.is_some() {
         return Err(UsageError::new("--within only applies to 'cut'").into());
     }
-    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&Ask::Power { on, within: args.within })?;
+    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&ControlCommand::Power { on, within: args.within })?;
     // Without --fault power-cut, the server does not keep overwritten blocks.
     let safe = if answer["known"] == false { "; attached without --fault power-cut, so nothing written until now is lost" } else { "" };
     context.report("drive-power", 1, &answer, || match answer["lost_blocks"].as_u64() {

@@ -10,7 +10,7 @@ use trimtab_drive::spec::source::Source;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         "fields": rows.iter().map(field).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
-        let mut table = Table::new("", &["field", "value", "source"]).when_narrow(Narrow::Records);
+        let mut table = Table::new("", &["field", "value", "source"]).when_narrow(NarrowLayout::Records);
         for (field, value, source) in &rows {
             table.row([field.clone(), shown(field, value), format!("{}: {}", source.kind.name(), source.text)]);
         }

@@ -27,7 +27,7 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::simulate::few;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
 use trimtab_vssd::trace::timing::{self, Timing};
 
 /// Arguments of `trimtab drive simulate`.
@@ -268,8 +268,8 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             pattern: *pattern,
             mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
             trims_of: match given.trims_of {
-                Some(TrimSet::InUse) => TrimsOf::InUse,
-                Some(TrimSet::All) | None => TrimsOf::All,
+                Some(TrimSet::InUse) => TrimPattern::InUse,
+                Some(TrimSet::All) | None => TrimPattern::All,
             },
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),

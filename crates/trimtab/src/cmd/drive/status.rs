@@ -4,7 +4,7 @@ use crate::report::virtual_ssd;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::{self, Context};
-use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::control::{ControlCommand, Client};
 use trimtab_vssd::runtime::{self, Entry, Runtime, State};
 use trimtab_vssd::status::Status;
 
@@ -84,5 +84,5 @@ fn crashed(entry: &Entry) -> String {
 }
 
 fn status_of(entry: &Entry) -> anyhow::Result<Status> {
-    Client::connect(&entry.home.control())?.ask(&Ask::Status)
+    Client::connect(&entry.home.control())?.ask(&ControlCommand::Status)
 }

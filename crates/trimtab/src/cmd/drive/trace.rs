@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_study::document::Table;
-use trimtab_vssd::trace::{ExportFormat, Kind, Source, export};
+use trimtab_vssd::trace::{ExportFormat, TraceOpKind, Source, export};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,10 +108,10 @@ fn summed(source: &mut Source) -> anyhow::Result<Summary> {
     for event in &mut *source {
         let event = event?;
         let sum = match event.kind {
-            Kind::Read => &mut summary.read,
-            Kind::Write => &mut summary.write,
-            Kind::Trim => &mut summary.trim,
-            Kind::Flush => &mut summary.flush,
+            TraceOpKind::Read => &mut summary.read,
+            TraceOpKind::Write => &mut summary.write,
+            TraceOpKind::Trim => &mut summary.trim,
+            TraceOpKind::Flush => &mut summary.flush,
         };
         sum.count += 1;
         sum.bytes += event.len;

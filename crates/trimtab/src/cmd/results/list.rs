@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
-use trimtab_study::document::{Narrow, Table};
+use trimtab_study::document::{NarrowLayout, Table};
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
@@ -141,7 +141,7 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
         if form == Form::Tsv {
             return terse_studies(&list);
         }
-        let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(Narrow::Records);
+        let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(NarrowLayout::Records);
         for row in &list.studies {
             let remark = if row.complete { "" } else { "interrupted" };
             table.row([

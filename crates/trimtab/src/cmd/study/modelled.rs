@@ -11,11 +11,11 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::study::Study;
-use trimtab_study::study::cells::Extent;
+use trimtab_study::study::cells::StudyExtent;
 use trimtab_study::study::modelled::{self, Setup};
 use trimtab_study::study::request::{StudyRequest, Thoroughness};
 use trimtab_study::study::trials::Breadth;
-use trimtab_study::study::used::Used;
+use trimtab_study::study::used::FreeExtentLengths;
 
 /// Runs the study on the drive called `name`.
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
@@ -41,11 +41,11 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
 pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
     let mut asked = asked(args);
     asked.deleting = false;
-    asked.extent = Extent { fills: vec![f64::from(percent) / 100.0], ageing: true, tuning: false, ..asked.extent };
+    asked.extent = StudyExtent { fills: vec![f64::from(percent) / 100.0], ageing: true, tuning: false, ..asked.extent };
     asked.assumptions = Some(Breadth::Drives);
     let name = reference.strip_prefix("drive:").unwrap_or(reference);
     let share = f64::from(percent) / 100.0;
-    let used = Used::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
+    let used = FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
     let policies = modelled::policies(&[]).map_err(|e| UsageError::new(e.to_string()))?;
     let setup = Setup::new(drives::load(name)?, reference, "ext4", share, used, args.seed)?;
     let (cells, untried) = asked.cells(&setup, &policies)?;
@@ -66,7 +66,7 @@ fn asked(args: &Args) -> StudyRequest {
     asked.deleting = args.asks(Question::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent = Extent { aged, fills, ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..asked.extent };
+    asked.extent = StudyExtent { aged, fills, ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..asked.extent };
     if !args.questions.is_empty() {
         asked.assumptions = args.questions.contains(&Question::Assumptions).then_some(Breadth::All);
     }
@@ -74,8 +74,8 @@ fn asked(args: &Args) -> StudyRequest {
 }
 
 /// The filesystem's layout after months of use, which is the same on every drive.
-pub fn used(args: &Args) -> anyhow::Result<Used> {
-    Ok(Used::by_churn(&modelled::volume_named(filesystem(args)), fill(args), args.seed)?)
+pub fn used(args: &Args) -> anyhow::Result<FreeExtentLengths> {
+    Ok(FreeExtentLengths::by_churn(&modelled::volume_named(filesystem(args)), fill(args), args.seed)?)
 }
 
 fn filesystem(args: &Args) -> &str {
@@ -92,7 +92,7 @@ pub fn study<'a>(
     name: &str,
     target: &str,
     asked: &StudyRequest,
-    used: &Used,
+    used: &FreeExtentLengths,
     checkpoints: &'a dyn Checkpoints,
 ) -> anyhow::Result<Modelled<'a>> {
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;

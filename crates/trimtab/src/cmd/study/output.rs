@@ -8,9 +8,9 @@ use serde::Serialize;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 use trimtab_study::study::sensitivity::Sensitivity;
-use trimtab_study::study::untried::Untried;
+use trimtab_study::study::untried::OmittedPart;
 use trimtab_study::study::verdict::Verdict;
-use trimtab_study::study::verdict::finding::{Finding, Reason};
+use trimtab_study::study::verdict::finding::{Finding, RecommendationReason};
 
 /// The `--json` document; docs/method/stored-results.md defines its shape.
 #[derive(Debug, Serialize)]
@@ -23,10 +23,10 @@ struct StudyV3<'a> {
     #[serde(rename = "use")]
     recommended: Option<&'static str>,
     verdict: &'a Verdict<'a>,
-    why: &'a [Reason<'a>],
+    why: &'a [RecommendationReason<'a>],
     evidence: &'a [Finding<'a>],
     caveats: &'a [Finding<'a>],
-    untried: &'a [Untried],
+    untried: &'a [OmittedPart],
     runs: Vec<RunV1<'a>>,
     ageing: Vec<RunV1<'a>>,
     tuning: Vec<RunV1<'a>>,

@@ -11,7 +11,7 @@ use std::time::Instant;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_study::study::cells::Extent;
+use trimtab_study::study::cells::StudyExtent;
 use trimtab_study::study::request::StudyRequest;
 use trimtab_study::study::scale::{FULL, QUICK, Scale};
 use trimtab_study::study::trials::Breadth;
@@ -45,7 +45,7 @@ fn asked(args: &Args) -> StudyRequest {
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent = Extent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(Question::Ageing), tuning: false };
+    let extent = StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(Question::Ageing), tuning: false };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::Reading;
+use trimtab_sim::trace::TraceReadOptions;
 use trimtab_vssd::trace::Source;
 
 /// A trace and how to replay it.
@@ -12,7 +12,7 @@ pub struct Traced {
     /// The trace's file.
     pub path: PathBuf,
     /// Options for reading the file.
-    pub reading: Reading,
+    pub reading: TraceReadOptions,
     /// Timing of its requests.
     pub timing: Timing,
 }

@@ -6,8 +6,8 @@ use crate::drives::fields;
 use crate::store::recipe;
 use trimtab_drive::units::three_digits;
 use trimtab_sim::run::{Field, Provenance, Run};
-use trimtab_study::document::{Block, Section, Table};
-use trimtab_study::study::ensemble::{Ensemble, Range, Shown};
+use trimtab_study::document::{SectionBlock, Section, Table};
+use trimtab_study::study::ensemble::{Ensemble, Range, PolicyResult};
 use trimtab_study::study::metrics::distinct;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
@@ -154,7 +154,7 @@ pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
             table.row([first(assumption(row.assumption).0), first(&row.assumed), tried.value.clone(), recommended]);
         }
     }
-    (!table.rows.is_empty()).then(|| Section::new("Assumptions", vec![Block::Table(table)]))
+    (!table.rows.is_empty()).then(|| Section::new("Assumptions", vec![SectionBlock::Table(table)]))
 }
 
 /// The share of fitting drives that agree: "best on 15 of 16 drives that fit".
@@ -220,7 +220,7 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
 }
 
 /// The median of a figure over these drives, with its 90 % range.
-pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&Shown) -> Option<f64>) -> String {
+pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&PolicyResult) -> Option<f64>) -> String {
     ensemble.range(policy, what).map_or_else(
         || "–".to_owned(),
         |range| format!("{} ({} to {})", three_digits(range.median), three_digits(range.low), three_digits(range.high)),
@@ -251,7 +251,7 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
         ];
         table.row([name.to_owned(), agree.to_string()].into_iter().chain(figures));
     }
-    Section::new("Drives that fit", vec![Block::Table(table)])
+    Section::new("Drives that fit", vec![SectionBlock::Table(table)])
 }
 
 /// Random writes on the fitting drives with and without the recommended policy, in one line.
@@ -266,14 +266,14 @@ pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_study::study::ensemble::{Fit, Separates};
+    use trimtab_study::study::ensemble::{Fit, DecidingField};
 
     const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
     const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
 
     fn ensemble(recommended: &[Recommendation]) -> Ensemble {
         let shown =
-            |policy: &str, rate: f64| Shown { policy: policy.to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
+            |policy: &str, rate: f64| PolicyResult { policy: policy.to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
         let fit = |(nth, recommended): (usize, &Recommendation)| Fit {
             recommended: *recommended,
             policies: vec![shown("idle", 150.0 + 50.0 * nth as f64), shown("none", 100.0)],
@@ -281,7 +281,7 @@ mod tests {
         Ensemble {
             drives: recommended.iter().enumerate().map(fit).collect(),
             of: 64,
-            depends_on: Some(Separates { field: "flash.trim.command_ns".to_owned(), source: "the class".to_owned() }),
+            depends_on: Some(DecidingField { field: "flash.trim.command_ns".to_owned(), source: "the class".to_owned() }),
             of_the_class: vec!["flash.nand.erase_ns".to_owned()],
             unexplained: false,
         }
@@ -310,7 +310,7 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        let Block::Table(table) = &drives_section(&split).blocks[0] else { panic!("no table") };
+        let SectionBlock::Table(table) = &drives_section(&split).blocks[0] else { panic!("no table") };
         assert_eq!(table.rows[0], ["idle", "4", "300 (150 to 450)", "–", "–", "–"]);
         let unexplained = Ensemble { unexplained: true, ..split };
         assert!(drives(&unexplained, IDLE).starts_with("cannot be decided: no drive explains the measurements"));

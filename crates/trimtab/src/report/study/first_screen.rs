@@ -9,12 +9,12 @@ use trimtab_drive::usage::quoted;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{Answer, ColumnUse, More, Note, NoteKind, RowUse, Table, Use};
+use trimtab_study::document::{StudyAnswer, ColumnUse, FullReportReference, Note, NoteKind, RowUse, Table, RecommendationLine};
 use trimtab_study::study::metrics::{
     AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples, setting,
 };
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::untried::Reason;
+use trimtab_study::study::untried::OmissionReason;
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
@@ -28,7 +28,7 @@ const DRIVE_NOTICE: &str = "drive.notice";
 const DRIVE_ABSENT: &str = "drive.absent";
 
 /// The first screen of a study.
-pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
+pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> StudyAnswer {
     let study = verdict.study();
     let (choice, mut meaning) = words::choice(verdict);
     if let Some(time) = verdict.time_trimming {
@@ -39,10 +39,10 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
     let months = around.months.iter().map(|months| note(NoteKind::Other, "Months", twin::note(months, verdict)));
     let cost_only = study.ageing.is_empty() && around.months.is_none() && verdict.comparison.metrics.is_measured();
     let unmeasured = cost_only.then(|| note(NoteKind::Other, "Not measured", NOT_MEASURED.to_owned()));
-    Answer {
+    StudyAnswer {
         subject: subject(study),
         origin: origin(study, around),
-        uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: assumptions::short(verdict) }],
+        uses: vec![RecommendationLine { choice: choice.to_owned(), on: String::new(), meaning, sure: assumptions::short(verdict) }],
         except: assumptions::exceptions(&[(String::new(), verdict)]),
         why: words::why(verdict),
         tables: if study.ageing.is_empty() { measured(verdict).into_iter().collect() } else { vec![months_table(verdict)] },
@@ -314,7 +314,7 @@ pub(super) fn conditions(study: &Study) -> Option<Note> {
 
 /// Untried policies, with the reason for the first that was possible.
 fn untried(study: &Study) -> Option<String> {
-    let possible = study.untried.iter().find(|untried| untried.reason != Reason::ModelledOnly);
+    let possible = study.untried.iter().find(|untried| untried.reason != OmissionReason::ModelledOnly);
     let reason = possible.map(|untried| format!("{} ({})", words::part_name(&untried.part), words::untried_reason(&untried.reason)));
     let rest = study.untried.iter().filter(|untried| possible != Some(*untried));
     let rest: Vec<String> = rest.map(|untried| words::part_name(&untried.part)).collect();
@@ -369,7 +369,7 @@ fn with_settings(run: &Run) -> String {
     }
 }
 
-fn more(study: &Study, around: &Surroundings) -> More {
+fn more(study: &Study, around: &Surroundings) -> FullReportReference {
     let runs = study.all().count();
     let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
     let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
@@ -378,7 +378,7 @@ fn more(study: &Study, around: &Surroundings) -> More {
         Some(id) => (format!("trimtab results show study:{id} --details"), "kept"),
         None => ("the same command with --details".to_owned(), "not kept"),
     };
-    More { label: "More".to_owned(), command, aside: format!("({runs}, {kept})"), is_whole: true }
+    FullReportReference { label: "More".to_owned(), command, aside: format!("({runs}, {kept})"), is_whole: true }
 }
 
 #[cfg(test)]
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use crate::report::study::tests::fixtures::whole;
 
-    fn shown(study: &Study) -> Answer {
+    fn shown(study: &Study) -> StudyAnswer {
         answer(&Verdict::of(study), &Surroundings::default())
     }
 
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn unsteady_rates_are_marked() {
-        let text = |answer: &Answer| format!("{:?} {:?}", answer.why, answer.tables);
+        let text = |answer: &StudyAnswer| format!("{:?} {:?}", answer.why, answer.tables);
         assert!(!text(&shown(&whole())).contains('~'));
         let mut study = whole();
         let run = study.ageing.iter_mut().find(|run| run.policy == policy::IDLE).unwrap();

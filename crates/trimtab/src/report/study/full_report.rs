@@ -6,7 +6,7 @@ use super::words::{self, spaced};
 use super::{assumptions, first_screen, months, phases, pictures, twin};
 use trimtab_sim::run::shown::{health, readable, readable_place};
 use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Findings, Section, Table};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, Findings, Section, Table};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, ageing, light_work};
@@ -38,7 +38,7 @@ pub(super) fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Sect
     let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
     let headline = std::iter::once(words::headline(verdict)).chain(sure).collect::<Vec<_>>().join(" ");
     let findings = Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
-    sections.push(Section::new("Why, in full", vec![Block::Findings(findings)]).folded());
+    sections.push(Section::new("Why, in full", vec![SectionBlock::Findings(findings)]).folded());
     sections.extend(in_full(verdict, around.months.is_some()).into_iter().map(Section::folded));
     sections
 }
@@ -48,10 +48,10 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     let study = verdict.study();
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
-        sections.push(Section::new("Policies by phase", vec![Block::Table(phases::by_phase(study))]));
+        sections.push(Section::new("Policies by phase", vec![SectionBlock::Table(phases::by_phase(study))]));
     }
     let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
-    let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![Block::Text(format!("Not measured: {why}"))]));
+    let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]));
     sections.extend(months::ageing(verdict).or_else(|| {
         if predicted {
             return None;
@@ -60,7 +60,7 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     }));
     if !study.runs.is_empty() {
         sections.extend(charts(study));
-        sections.push(Section::new("Latency by operation", vec![Block::Table(phases::latencies(study))]));
+        sections.push(Section::new("Latency by operation", vec![SectionBlock::Table(phases::latencies(study))]));
     }
     sections.extend(months::states(study, verdict.policy()).or_else(|| {
         not_measured("State of the drive's blocks", "a real drive does not report which of its blocks are mapped, stale or free.")
@@ -80,7 +80,7 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     sections.extend(environment(study));
     let warnings = warnings(study.all());
     if !warnings.is_empty() {
-        sections.push(Section::new("Warnings", vec![Block::Warnings(warnings)]));
+        sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(warnings)]));
     }
     sections
 }
@@ -99,7 +99,7 @@ fn charts(study: &Study) -> Option<Section> {
         let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
         let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
         any.then(|| {
-            Block::Chart(Chart {
+            SectionBlock::Chart(Chart {
                 title: title.to_owned(),
                 x_label: String::new(),
                 y_label: "seconds".to_owned(),
@@ -107,7 +107,7 @@ fn charts(study: &Study) -> Option<Section> {
             })
         })
     };
-    let blocks: Vec<Block> = [
+    let blocks: Vec<SectionBlock> = [
         bars("Foreground time by policy, mean of the repeats", FOREGROUND),
         bars("Worst latency of one append during the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
         bars("Longest backlog of 50 appends a second during the trims, by policy", light_work::BUSY_BACKLOG),
@@ -131,14 +131,14 @@ fn subtitle(study: &Study) -> Vec<String> {
 }
 
 /// The settings of the workloads.
-fn workloads(study: &Study) -> Block {
+fn workloads(study: &Study) -> SectionBlock {
     let mut table = Table::new("The workloads.", &["workload", "settings", "seed"]);
     for job in jobs(&study.runs) {
         let Some(run) = study.runs.iter().find(|run| run.workload == job) else { continue };
         let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
         table.row([job.to_owned(), settings.join(", "), run.seed.to_string()]);
     }
-    Block::Table(table)
+    SectionBlock::Table(table)
 }
 
 /// Runs reused from an interrupted study.
@@ -148,7 +148,7 @@ fn taken(study: &Study) -> Option<Section> {
     for (run, taken) in study.all().filter_map(|run| Some((run, found(run)?))) {
         table.row([run.workload.clone(), run.policy.clone(), taken]);
     }
-    (!table.rows.is_empty()).then(|| Section::new("Reused from an interrupted study", vec![Block::Table(table)]))
+    (!table.rows.is_empty()).then(|| Section::new("Reused from an interrupted study", vec![SectionBlock::Table(table)]))
 }
 
 /// The environment that all runs share.
@@ -160,7 +160,7 @@ fn environment(study: &Study) -> Option<Section> {
     };
     let mut table = Table::new("The same for all runs.", &["item", "value"]);
     first.environment.iter().filter(shared).for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
-    let mut blocks = vec![Block::Table(table)];
+    let mut blocks = vec![SectionBlock::Table(table)];
     let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
     let mut seen: Vec<&str> = Vec::new();
     for run in study.all() {
@@ -174,7 +174,7 @@ fn environment(study: &Study) -> Option<Section> {
             policies.row([run.policy.clone(), fields.join(", ")]);
         }
     }
-    blocks.push(Block::Table(policies));
+    blocks.push(SectionBlock::Table(policies));
     if !study.runs.is_empty() {
         blocks.push(workloads(study));
     }

@@ -6,13 +6,13 @@ use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
-use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, ChartLine, Mark, Section, Table};
 use trimtab_study::study::ageing::{
     BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_STEADY, RATE_STEADY_TRIMS,
     RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
 };
 use trimtab_study::study::cells::{CHOICE, QUESTION};
-use trimtab_study::study::comparison::costs::{Part, generation_pair};
+use trimtab_study::study::comparison::costs::{AffectedWork, generation_pair};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::metrics::{FOREGROUND, fills, generation, is_steady, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
@@ -49,9 +49,9 @@ pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
     if runs.is_empty() {
         return None;
     }
-    let mut blocks = vec![Block::Text(explanation(runs))];
+    let mut blocks = vec![SectionBlock::Text(explanation(runs))];
     for fill in fills(runs) {
-        blocks.push(Block::Table(table(&time_of_use(verdict.comparison.metrics.days), fill, &at(runs, fill))));
+        blocks.push(SectionBlock::Table(table(&time_of_use(verdict.comparison.metrics.days), fill, &at(runs, fill))));
     }
     blocks.extend(bars(runs, "4 KiB random writes: burst after idle time, and under load", "writes/s", [BURST, RATE_STEADY]));
     Some(Section::new("Ageing", blocks))
@@ -151,26 +151,26 @@ fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
     run.series.iter().find(|series| series.name == name && !series.x.is_empty())
 }
 
-fn line(name: &str, series: &Series, y_scale: f64) -> Line {
+fn line(name: &str, series: &Series, y_scale: f64) -> ChartLine {
     let points = series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * GB, y * y_scale));
-    Line { name: name.to_owned(), points: points.collect() }
+    ChartLine { name: name.to_owned(), points: points.collect() }
 }
 
 /// A series of a run as a line called `name`, over GB written; `None` if the run has no such
 /// series.
-pub(super) fn line_of(name: &str, run: &Run, of: &str) -> Option<Line> {
+pub(super) fn line_of(name: &str, run: &Run, of: &str) -> Option<ChartLine> {
     Some(line(name, series(run, of)?, 1.0))
 }
 
 /// A line for each policy, with its knee.
-fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<Block> {
-    let lines: Vec<Line> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
+fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<SectionBlock> {
+    let lines: Vec<ChartLine> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
     let mut marks = Vec::new();
     if marked {
         marks.extend(runs.iter().filter_map(|run| knee(run, name)));
     }
     (!lines.is_empty()).then(|| {
-        Block::Chart(Chart {
+        SectionBlock::Chart(Chart {
             title: format!("{title}, over bytes written"),
             x_label: "written since filled, GB (10^9 bytes)".to_owned(),
             y_label: unit.to_owned(),
@@ -183,15 +183,15 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
 const FLAT: f64 = 0.03;
 
 /// Replaces a flat chart by a sentence.
-fn text_if_flat(title: &str, block: Block) -> Block {
-    let Block::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
+fn text_if_flat(title: &str, block: SectionBlock) -> SectionBlock {
+    let SectionBlock::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
     let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).filter(|value| value.is_finite());
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     if !marks.is_empty() || high <= 0.0 || high - low > FLAT * high {
         return block;
     }
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    Block::Text(format!("{title}: {} to {} {y_label} throughout, under {}.", three_digits(low), three_digits(high), names.join(", ")))
+    SectionBlock::Text(format!("{title}: {} to {} {y_label} throughout, under {}.", three_digits(low), three_digits(high), names.join(", ")))
 }
 
 /// The steepest fall of a rate.
@@ -204,13 +204,13 @@ fn knee(run: &Run, name: &str) -> Option<Mark> {
 }
 
 /// Two figures of each policy at each fill, next to each other.
-fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Block> {
+fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<SectionBlock> {
     let categories: Vec<String> = runs.iter().map(|run| format!("{} {}", run.policy, setting(run, "fill").unwrap_or_default())).collect();
     let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
     let series: Vec<(String, Vec<Option<f64>>)> =
         ["burst", "under load"].into_iter().zip(metrics).map(|(name, metric)| (name.to_owned(), values(metric))).collect();
     series.iter().any(|(_, values)| values.iter().any(Option::is_some)).then(|| {
-        Block::Chart(Chart {
+        SectionBlock::Chart(Chart {
             title: title.to_owned(),
             x_label: String::new(),
             y_label: unit.to_owned(),
@@ -227,12 +227,12 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
     let wanted = [Some(policy::NONE), recommended.filter(|name| *name != policy::NONE)];
     let mut blocks = Vec::new();
     for run in wanted.into_iter().flatten().filter_map(|name| runs.iter().find(|run| run.policy == name)) {
-        let lines: Vec<Line> = ["mapped", "stale", "free", "trimmed"]
+        let lines: Vec<ChartLine> = ["mapped", "stale", "free", "trimmed"]
             .into_iter()
             .filter_map(|state| Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB)))
             .collect();
         if !lines.is_empty() {
-            blocks.push(Block::Chart(Chart {
+            blocks.push(SectionBlock::Chart(Chart {
                 title: format!("State of the drive under '{}', {} full", run.policy, spaced(&fill)),
                 x_label: "written since filled, GB (10^9 bytes)".to_owned(),
                 y_label: "GB (10^9 bytes)".to_owned(),
@@ -245,7 +245,7 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
     }
     blocks.insert(
         0,
-        Block::Text(
+        SectionBlock::Text(
             "Mapped: blocks that the drive regards as data, needed by the filesystem or not. Stale: overwritten copies, not yet erased. \
          Free: erased flash. Trimmed: addresses trimmed and not written since; mapped plus trimmed is all that was ever written."
                 .to_owned(),
@@ -286,7 +286,7 @@ pub(super) fn tuning(study: &Study) -> Option<Section> {
             judged(study, question, run),
         ]);
     }
-    Some(Section::new("Data and tuning", vec![Block::Table(table)]))
+    Some(Section::new("Data and tuning", vec![SectionBlock::Table(table)]))
 }
 
 /// Smallest relative difference between choices that is reported.
@@ -318,7 +318,7 @@ pub(super) fn generations(study: &Study) -> Option<Section> {
     for job in jobs(&study.kernels) {
         for phase in Job::deleting(job) {
             for runs in [&study.runs, &study.kernels] {
-                let Some((none, online)) = generation_pair(runs, job, Part::Phase(phase)) else { continue };
+                let Some((none, online)) = generation_pair(runs, job, AffectedWork::Phase(phase)) else { continue };
                 let run = runs.iter().find(|run| run.workload == job && run.policy == policy::ONLINE);
                 let discards = run.and_then(|run| mean(run, metrics::DISCARD_COMMANDS)).map_or_else(String::new, |n| format!("{n:.0}"));
                 table.row([
@@ -332,24 +332,24 @@ pub(super) fn generations(study: &Study) -> Option<Section> {
             }
         }
     }
-    (!study.kernels.is_empty()).then(|| Section::new("Kernel generation", vec![Block::Table(table)]))
+    (!study.kernels.is_empty()).then(|| Section::new("Kernel generation", vec![SectionBlock::Table(table)]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn drawn(values: &[f64], marks: usize) -> Block {
+    fn drawn(values: &[f64], marks: usize) -> SectionBlock {
         let points = values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
-        let line = |name: &str| Line { name: name.to_owned(), points: Vec::clone(&points) };
+        let line = |name: &str| ChartLine { name: name.to_owned(), points: Vec::clone(&points) };
         let marks = (0..marks).map(|at| Mark { x: at as f64, label: String::new() }).collect();
         let kind = ChartKind::Lines { lines: ["none", "idle"].map(line).to_vec(), marks };
-        text_if_flat("Burst", Block::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }))
+        text_if_flat("Burst", SectionBlock::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }))
     }
 
     #[test]
     fn flat_chart_is_replaced_by_text() {
-        let told = |block: Block| if let Block::Text(text) = block { Some(text) } else { None };
+        let told = |block: SectionBlock| if let SectionBlock::Text(text) = block { Some(text) } else { None };
         let text = told(drawn(&[36_000.0, 36_200.0, f64::NAN, 35_990.0], 0));
         assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s throughout, under none, idle."));
         // A change of 4 % is drawn, and so is a knee.

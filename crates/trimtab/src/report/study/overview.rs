@@ -4,12 +4,12 @@ use super::first_screen::{self, MonthsTable, UNDO, drive, environment, note, ori
 use super::surroundings::Surroundings;
 use super::words::{self, listed, lower_first, percent};
 use super::{assumptions, full_report};
-use trimtab_study::document::{Answer, Document, More, NoteKind, Section, Table, Use};
+use trimtab_study::document::{StudyAnswer, Document, FullReportReference, NoteKind, Section, Table, RecommendationLine};
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
 /// The first screen for all drives.
-pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
+pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> StudyAnswer {
     let shown = verdicts.iter().find(|verdict| !verdict.study().complete).or(verdicts.first());
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
     let more = match &around.kept {
@@ -22,7 +22,7 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
     let sure = assumptions::how_sure(&named).map(|text| note(NoteKind::Other, "How sure", text));
     let untrimmed = without_trimming(verdicts).map(|text| note(NoteKind::Condition, "No TRIM", text));
     let conditions = verdicts.first().and_then(|verdict| first_screen::conditions(verdict.study()));
-    Answer {
+    StudyAnswer {
         subject: format!("{} modelled drives, {filesystem}", count(verdicts.len())),
         origin: shown.map(|verdict| origin(verdict.study(), around)).unwrap_or_default(),
         uses: uses(verdicts),
@@ -33,12 +33,12 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
         apply: vec!["trimtab apply POLICY MOUNTPOINT --dry-run".to_owned()],
         undo: Some(UNDO.to_owned()),
         report: around.report.clone(),
-        more: Some(More { label: more.0.to_owned(), command: more.1, aside: more.2, is_whole: false }),
+        more: Some(FullReportReference { label: more.0.to_owned(), command: more.1, aside: more.2, is_whole: false }),
     }
 }
 
 /// Recommendations by drive; drives with the same answer share a line.
-fn uses(verdicts: &[Verdict<'_>]) -> Vec<Use> {
+fn uses(verdicts: &[Verdict<'_>]) -> Vec<RecommendationLine> {
     let mut uses: Vec<(&str, String, Vec<String>)> = Vec::new();
     for verdict in verdicts {
         let (choice, meaning) = (words::choice(verdict).0, words::short_meaning(verdict));
@@ -47,7 +47,7 @@ fn uses(verdicts: &[Verdict<'_>]) -> Vec<Use> {
             None => uses.push((choice, meaning, vec![name(verdict)])),
         }
     }
-    let one = |(choice, meaning, names): (&str, String, Vec<String>)| Use {
+    let one = |(choice, meaning, names): (&str, String, Vec<String>)| RecommendationLine {
         choice: choice.to_owned(),
         on: together(&names),
         meaning,

@@ -4,7 +4,7 @@
 use super::words::{seconds, spaced};
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Field, Run};
-use trimtab_study::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, ScatterPoint, Film, LatencyHeatmap, Section};
 use trimtab_study::study::light_work::BUSY;
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::metrics::AppendLoad;
@@ -19,14 +19,14 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let dot = |name: &str| {
         let gain = verdict.comparison.gains_of(name).find(|gain| gain.fill == fill)?;
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        Some(Dot {
+        Some(ScatterPoint {
             name: name.to_owned(),
             x: vec![gain.life.map(percent), Some(percent(gain.rate))],
             y: metrics.worst_latency(name)?.seconds.max(1e-9),
             chosen: chosen == Some(name),
         })
     };
-    let mut dots: Vec<Dot> = metrics.policies.iter().filter_map(|name| dot(name)).collect();
+    let mut dots: Vec<ScatterPoint> = metrics.policies.iter().filter_map(|name| dot(name)).collect();
     if dots.len() < 2 {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     };
     let text = "The worst latency of one durable foreground append during the policy's trims, against the gain over no trimming.";
     let caption = "Lower and further to the right is better. The recommended policy has a ring.";
-    let blocks = vec![Block::Chart(chart), Block::Text(text.to_owned()), Block::Caption(caption.to_owned())];
+    let blocks = vec![SectionBlock::Chart(chart), SectionBlock::Text(text.to_owned()), SectionBlock::Caption(caption.to_owned())];
     Some(Section::new("What it costs and what it gains", blocks))
 }
 
@@ -82,8 +82,8 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
          garbage, which causes write amplification and wear. The drive is modelled at {}.",
         aged.unwrap_or_else(|| "its own size".to_owned())
     );
-    let caption = Block::Caption("Each square is a superblock, filled from below.".to_owned());
-    Some(Section::new("The drive itself", vec![Block::Film(film), caption, Block::Text(text)]))
+    let caption = SectionBlock::Caption("Each square is a superblock, filled from below.".to_owned());
+    Some(Section::new("The drive itself", vec![SectionBlock::Film(film), caption, SectionBlock::Text(text)]))
 }
 
 /// Latencies of 50 appends per second during a trim.
@@ -96,7 +96,7 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     let longest = |map: &LatencyMap| map.cells.iter().map(|cell| cell.1).max().unwrap_or(0);
     let chosen = verdict.policy();
     let worst = maps.iter().filter(|(name, _)| Some(name.as_str()) != chosen).max_by_key(|(_, map)| longest(map))?.0.clone();
-    let heat = Heat {
+    let heat = LatencyHeatmap {
         title: format!("50 appends a second during a trim after '{job}': latency of each from its due time"),
         y_label: "from due to done".to_owned(),
         shown: two(&names, &worst, chosen),
@@ -104,15 +104,15 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     };
     let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: every request \
                 during it waits for its end, and so do the requests behind it.";
-    let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
+    let mut blocks = vec![SectionBlock::Heat(heat), SectionBlock::Caption(text.to_owned())];
     let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
     if repeats > 1 {
-        blocks.push(Block::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
+        blocks.push(SectionBlock::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
     }
     let worst =
         metrics.policies.iter().filter_map(|policy| metrics.worst_latency(policy)).filter(|worst| worst.load == AppendLoad::FiftyPerSecond);
     if let Some(worst) = worst.reduce(|a, b| if b.seconds > a.seconds { b } else { a }) {
-        blocks.push(Block::Text(format!(
+        blocks.push(SectionBlock::Text(format!(
             "The first screen counts the latency of an append from its start: the longest is {}. Here it counts from the due \
              time, so appends that queue behind a slow one are late, too.",
             seconds(worst.seconds)
@@ -121,7 +121,7 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     if metrics.worst_latency(policy::NONE).is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds) {
         let other = "This load differs from that of the first screen, where one append comes every 5 s and never queues: here, 50 a \
                      second queue up behind a stall, and their latencies count from their due times.";
-        blocks.push(Block::Text(other.to_owned()));
+        blocks.push(SectionBlock::Text(other.to_owned()));
     }
     Some(Section::new("During a trim", blocks))
 }

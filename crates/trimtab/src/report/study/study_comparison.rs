@@ -8,7 +8,7 @@ use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;
 use trimtab_sim::run::shown::{headline, quantity, ratio};
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Dot, Film, Heat, Section, Table, Use};
+use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, ScatterPoint, Film, LatencyHeatmap, Section, Table, RecommendationLine};
 use trimtab_study::study::ageing::{BURST_SERIES, CYCLES_PER_TB, RATE_STEADY, WAF_SERIES, WAF_STEADY};
 use trimtab_study::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, fills, mean, setting};
@@ -90,13 +90,13 @@ pub fn blocks(
     rows: &[(String, ComparisonRow)],
     only: &[String],
     interval: Option<&ComparisonOptions>,
-) -> Vec<Block> {
+) -> Vec<SectionBlock> {
     let mut blocks = vec![match rows {
-        [] => Block::Text("They share no run.".to_owned()),
-        _ => Block::Table(table(labels, title, rows, interval)),
+        [] => SectionBlock::Text("They share no run.".to_owned()),
+        _ => SectionBlock::Table(table(labels, title, rows, interval)),
     }];
     if !only.is_empty() {
-        blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
+        blocks.push(SectionBlock::Text(format!("Only one of them has: {}", only.join("; "))));
     }
     blocks
 }
@@ -137,7 +137,7 @@ pub fn document(studies: &[Named<'_>], options: &ComparisonOptions) -> Document 
             sections.push(Section::new(format!("{} against {}", other.label, base.label), blocks));
         }
     }
-    let drawn: Vec<Block> = deleting(studies).into_iter().chain(lines(studies)).collect();
+    let drawn: Vec<SectionBlock> = deleting(studies).into_iter().chain(lines(studies)).collect();
     if !drawn.is_empty() {
         sections.push(Section::new("All in one picture", drawn));
     }
@@ -155,12 +155,12 @@ pub fn document(studies: &[Named<'_>], options: &ComparisonOptions) -> Document 
 }
 
 /// The recommendation of each study, with its reason.
-fn answers(studies: &[Named<'_>]) -> Vec<Block> {
+fn answers(studies: &[Named<'_>]) -> Vec<SectionBlock> {
     let one = |named: &Named<'_>| {
         let answer = first_screen::answer(named.verdict, &Surroundings::default());
-        let uses: Vec<String> = answer.uses.iter().map(Use::in_words).collect();
+        let uses: Vec<String> = answer.uses.iter().map(RecommendationLine::in_words).collect();
         let why = if answer.why.is_empty() { String::new() } else { format!(". Why: {}", answer.why.join("; ")) };
-        Block::Text(format!("{}, {} ({}): use {}{why}.", named.label, answer.subject, answer.origin, uses.join("; ")))
+        SectionBlock::Text(format!("{}, {} ({}): use {}{why}.", named.label, answer.subject, answer.origin, uses.join("; ")))
     };
     studies.iter().map(one).collect()
 }
@@ -175,9 +175,9 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
     let mut together: Option<Chart> = None;
     for named in studies {
         let section = pictures::cost_and_gain(named.verdict)?;
-        let chart = section.blocks.into_iter().find_map(|block| if let Block::Chart(chart) = block { Some(chart) } else { None })?;
+        let chart = section.blocks.into_iter().find_map(|block| if let SectionBlock::Chart(chart) = block { Some(chart) } else { None })?;
         let ChartKind::Dots { axes, dots } = chart.kind else { return None };
-        let dots: Vec<_> = dots.into_iter().map(|dot| Dot { name: labelled(&dot.name, named.label), ..dot }).collect();
+        let dots: Vec<_> = dots.into_iter().map(|dot| ScatterPoint { name: labelled(&dot.name, named.label), ..dot }).collect();
         match &mut together {
             None => together = Some(Chart { kind: ChartKind::Dots { axes, dots }, ..chart }),
             Some(Chart { kind: ChartKind::Dots { axes: known, dots: all }, .. }) if *known == axes => all.extend(dots),
@@ -187,7 +187,7 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
     }
     let text = "Lower and further to the right is better: the worst foreground latency during the policy's trims, against the gain \
                 over months of use. Recommended policies have a ring.";
-    Some(Section::new("What it costs and what it gains", vec![Block::Chart(together?), Block::Caption(text.to_owned())]))
+    Some(Section::new("What it costs and what it gains", vec![SectionBlock::Chart(together?), SectionBlock::Caption(text.to_owned())]))
 }
 
 /// The policies shown over time: none, and every recommended one.
@@ -198,7 +198,7 @@ fn looked_at<'a>(studies: &[Named<'a>]) -> Vec<&'a str> {
 }
 
 /// Foreground time in each workload under each policy.
-fn deleting(studies: &[Named<'_>]) -> Option<Block> {
+fn deleting(studies: &[Named<'_>]) -> Option<SectionBlock> {
     let cells = |study: &Study| study.runs.iter().filter(|run| mean(run, FOREGROUND).is_some()).map(cell).collect::<Vec<_>>();
     let (base, others) = studies.split_first()?;
     let shared: Vec<String> = cells(base.verdict.study())
@@ -211,7 +211,7 @@ fn deleting(studies: &[Named<'_>]) -> Option<Block> {
         .map(|named| (named.label.to_owned(), shared.iter().map(|cell| value(named.verdict.study(), cell)).collect()))
         .collect();
     (!shared.is_empty()).then(|| {
-        Block::Chart(Chart {
+        SectionBlock::Chart(Chart {
             title: "Foreground time".to_owned(),
             x_label: String::new(),
             y_label: "seconds".to_owned(),
@@ -222,7 +222,7 @@ fn deleting(studies: &[Named<'_>]) -> Option<Block> {
 }
 
 /// Rates and amplification over bytes written, at shared fills.
-fn lines(studies: &[Named<'_>]) -> Vec<Block> {
+fn lines(studies: &[Named<'_>]) -> Vec<SectionBlock> {
     let Some((base, others)) = studies.split_first() else { return Vec::new() };
     let shared = fills(&base.verdict.study().ageing)
         .into_iter()
@@ -241,7 +241,7 @@ fn lines(studies: &[Named<'_>]) -> Vec<Block> {
             let lines: Vec<_> =
                 looked_at(studies).into_iter().flat_map(|policy| studies.iter().filter_map(move |named| of(named, policy))).collect();
             if lines.len() > 1 {
-                blocks.push(Block::Chart(Chart {
+                blocks.push(SectionBlock::Chart(Chart {
                     title: format!("{title}, {} full, over bytes written", spaced(fill)),
                     x_label: "written since filled, GB (10^9 bytes)".to_owned(),
                     y_label: unit.to_owned(),
@@ -258,7 +258,7 @@ fn film(studies: &[Named<'_>]) -> Option<Section> {
     let mut together: Option<Film> = None;
     for named in studies {
         let section = pictures::drive(named.verdict)?;
-        let film = section.blocks.into_iter().find_map(|block| if let Block::Film(film) = block { Some(film) } else { None })?;
+        let film = section.blocks.into_iter().find_map(|block| if let SectionBlock::Film(film) = block { Some(film) } else { None })?;
         let [left, right] = film.shown;
         let drives = film.drives.iter().enumerate().filter(|(at, _)| film.shown.contains(at));
         let drives: Vec<_> = drives.map(|(_, (name, map))| (labelled(name, named.label), map.clone())).collect();
@@ -270,25 +270,25 @@ fn film(studies: &[Named<'_>]) -> Option<Section> {
     }
     let mut film = together?;
     film.shown[1] = film.drives.len() - 1;
-    Some(Section::new("The drives themselves", vec![Block::Film(film)]))
+    Some(Section::new("The drives themselves", vec![SectionBlock::Film(film)]))
 }
 
 /// Latencies during a trim, for each recommended policy and the worst.
 fn heat(studies: &[Named<'_>]) -> Option<Section> {
-    let mut together: Option<Heat> = None;
+    let mut together: Option<LatencyHeatmap> = None;
     for named in studies {
         let section = pictures::beside_a_trim(named.verdict)?;
-        let heat = section.blocks.into_iter().find_map(|block| if let Block::Heat(heat) = block { Some(heat) } else { None })?;
+        let heat = section.blocks.into_iter().find_map(|block| if let SectionBlock::Heat(heat) = block { Some(heat) } else { None })?;
         let maps: Vec<_> = heat.maps.iter().map(|(name, map)| (labelled(name, named.label), map.clone())).collect();
         // The second one is the recommended policy, if any.
         let chosen = heat.shown[1];
         match &mut together {
-            None => together = Some(Heat { maps, shown: [chosen, chosen], ..heat }),
+            None => together = Some(LatencyHeatmap { maps, shown: [chosen, chosen], ..heat }),
             Some(all) => {
                 all.shown[1] = all.maps.len() + chosen;
                 all.maps.extend(maps);
             }
         }
     }
-    Some(Section::new("During a trim", vec![Block::Heat(together?)]))
+    Some(Section::new("During a trim", vec![SectionBlock::Heat(together?)]))
 }

@@ -12,10 +12,10 @@ use latency::met;
 use std::time::Duration;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document};
+use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document};
 use trimtab_study::study::ageing::RATE_STEADY;
 use trimtab_study::study::metrics::FOREGROUND;
-use trimtab_study::study::untried::{Part, Reason, Untried};
+use trimtab_study::study::untried::{StudyPart, OmissionReason, OmittedPart};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
@@ -58,7 +58,7 @@ fn filesystem() -> Study {
             [("fs.type", "ext4"), ("device", "sda2"), ("fs.fill", "61.3 %")].map(|(key, value)| Field::new(key, value)).to_vec();
         if job == "tree" { met(run, &others) } else { run }
     };
-    let untried = ["adaptive", "idle"].map(|policy| Untried { part: Part::policy(policy), reason: Reason::ModelledOnly });
+    let untried = ["adaptive", "idle"].map(|policy| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::ModelledOnly });
     Study {
         target: "/mnt/ssd".into(),
         runs: (0..3).flat_map(|at| [one("tree", at), one("postmark", at)]).collect(),
@@ -162,7 +162,7 @@ fn answer_of(html: &str) -> String {
 
 /// Checks the ten rows of a section of docs/first-reader.md on the screen and in the report's
 /// answer.
-fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
+fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Document) {
     let page = include_str!("../../../../../docs/first-reader.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
@@ -202,7 +202,7 @@ fn screen_always_has_an_answer() {
     only.ageing.clear();
     only.tuning.clear();
     (only.kernels, only.sensitivity) = (Vec::new(), None);
-    only.untried = vec![Untried { part: Part::policy("online"), reason: Reason::Obstacle("no root".into()) }];
+    only.untried = vec![OmittedPart { part: StudyPart::policy("online"), reason: OmissionReason::Obstacle("no root".into()) }];
     let shown = screen(&only, 80);
     assert!(shown.contains("foreground time") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
     for run in &mut only.runs {
@@ -264,7 +264,7 @@ fn comparison_has_ratios_and_pictures_of_both() {
     assert!(shown.contains("Only one of them has: tree, adaptive"), "{shown}");
     assert!(shown.contains("OCZ Vertex LE 100 GB, ext4") && shown.contains("Another Drive, ext4"));
     let dots = document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
-        Block::Chart(Chart { kind: ChartKind::Dots { dots, .. }, .. }) => {
+        SectionBlock::Chart(Chart { kind: ChartKind::Dots { dots, .. }, .. }) => {
             Some(dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>())
         }
         _ => None,

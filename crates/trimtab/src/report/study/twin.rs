@@ -2,7 +2,7 @@
 //! report.
 
 use super::{assumptions, months, words};
-use trimtab_study::document::{Block, Section};
+use trimtab_study::document::{SectionBlock, Section};
 use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::verdict::Verdict;
 
@@ -50,7 +50,7 @@ pub(super) fn sections(twin: &TwinMonths) -> Vec<Section> {
         |ensemble| assumptions::of_ensemble(ensemble, verdict.recommendation),
     );
     let doubts = twin.origin.doubts.iter().map(|doubt| format!("But {doubt}."));
-    let blocks = [origin, drives].into_iter().chain(doubts).map(Block::Text);
+    let blocks = [origin, drives].into_iter().chain(doubts).map(SectionBlock::Text);
     let table = ensemble.map(|ensemble| assumptions::drives_section(ensemble).blocks).unwrap_or_default();
     let mut sections = vec![Section::new("Months of use, predicted", blocks.chain(table).collect())];
     let named = |section: Section| Section { title: format!("{} (predicted on the twin)", section.title), ..section };
@@ -64,14 +64,14 @@ mod tests {
     use super::*;
     use crate::report::study::tests::fixtures::{BATCHED, IDLE, whole};
     use crate::report::study::{Surroundings, answer, document};
-    use trimtab_study::study::ensemble::{Ensemble, Fit, Shown};
+    use trimtab_study::study::ensemble::{Ensemble, Fit, PolicyResult};
     use trimtab_study::study::policy;
     use trimtab_study::study::recommendation::Recommendation;
     use trimtab_study::study::sensitivity::Sensitivity;
 
     fn fit(recommended: Recommendation, with: f64, without: f64) -> Fit {
         let shown =
-            |policy: &str, rate| Shown { policy: policy.into(), rate: Some(rate), waf: Some(2.0), cycles_per_tb: Some(4.0), wait_s: None };
+            |policy: &str, rate| PolicyResult { policy: policy.into(), rate: Some(rate), waf: Some(2.0), cycles_per_tb: Some(4.0), wait_s: None };
         Fit { recommended, policies: vec![shown("idle", with), shown(policy::NONE, without)] }
     }
 
@@ -112,7 +112,7 @@ mod tests {
             document.sections.iter().find(|section| section.title == "Months of use, predicted").cloned()
         };
         let section = predicted(&document(&verdicts, &around)).unwrap();
-        let table = section.blocks.iter().find_map(|block| if let Block::Table(table) = block { Some(table) } else { None }).unwrap();
+        let table = section.blocks.iter().find_map(|block| if let SectionBlock::Table(table) = block { Some(table) } else { None }).unwrap();
         let idle = table.rows.iter().find(|row| row[0] == "idle").unwrap();
         assert_eq!((idle[1].as_str(), idle[5].as_str()), ("2", "–"), "a figure that no drive has is a dash");
         assert_eq!(predicted(&document(&verdicts, &Surroundings::default())), None);

@@ -6,14 +6,14 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part};
+use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, GenerationComparison, AffectedWork};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN};
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::untried::{self, Untried};
-use trimtab_study::study::verdict::finding::{DeletingReason, Finding, LatencyAside, LatencyReason, Reason, Untested};
+use trimtab_study::study::untried::{self, OmittedPart};
+use trimtab_study::study::verdict::finding::{DeletingReason, Finding, LatencyCaveat, LatencyReason, RecommendationReason, UntestedPolicy};
 use trimtab_study::study::verdict::{Confidence, Rule, Verdict};
 
 /// The texts for a policy.
@@ -235,7 +235,7 @@ fn nothing_arrived(policy: &str) -> String {
     format!("under '{policy}', files were deleted but no discard was counted")
 }
 
-fn untested(Untested { policy, discards }: Untested) -> String {
+fn untested(UntestedPolicy { policy, discards }: UntestedPolicy) -> String {
     let what = if policy == policy::ONLINE { "online discard" } else { "batched trimming" };
     let why = match discards {
         DiscardCount::Queued => "the filesystem sends its discards minutes later, and none was counted in time",
@@ -349,11 +349,11 @@ fn months(days: Option<f64>, gains: &[Gain<'_>]) -> String {
 /// "tree's 'delete-sync'".
 fn subject(cost: &OnlineCost<'_>) -> String {
     let part = match cost.part {
-        Part::Phase(phase) => format!("'{phase}'"),
-        Part::WholeWork => "whole work".to_owned(),
-        Part::Deleting => "deleting".to_owned(),
-        Part::Append(AppendLoad::EveryFiveSeconds) => "longest foreground append, one every 5 s,".to_owned(),
-        Part::Append(AppendLoad::FiftyPerSecond) => "longest foreground append, 50 a second,".to_owned(),
+        AffectedWork::Phase(phase) => format!("'{phase}'"),
+        AffectedWork::WholeWork => "whole work".to_owned(),
+        AffectedWork::Deleting => "deleting".to_owned(),
+        AffectedWork::Append(AppendLoad::EveryFiveSeconds) => "longest foreground append, one every 5 s,".to_owned(),
+        AffectedWork::Append(AppendLoad::FiftyPerSecond) => "longest foreground append, 50 a second,".to_owned(),
     };
     format!("{}'s {part}", cost.job)
 }
@@ -363,7 +363,7 @@ fn instead(cost: &OnlineCost<'_>) -> String {
     format!("{} instead of {}", seconds(cost.online_seconds), seconds(cost.none_seconds))
 }
 
-fn online_cost(cost: &OnlineCost<'_>, generation: &str, other: Option<&OtherGeneration>) -> String {
+fn online_cost(cost: &OnlineCost<'_>, generation: &str, other: Option<&GenerationComparison>) -> String {
     let other = other
         .map(|other| format!(" with {generation}; {}, {}×, with {}", seconds(other.online_seconds), three_digits(other.times), other.name));
     let times = three_digits(cost.times());
@@ -376,34 +376,34 @@ pub(super) fn title(policy: &str, discard: Option<&str>) -> String {
 }
 
 /// The untried part, in a word or two.
-pub(super) fn part_name(part: &untried::Part) -> String {
+pub(super) fn part_name(part: &untried::StudyPart) -> String {
     match part {
-        untried::Part::Policy { policy } => policy.clone(),
-        untried::Part::Workload { policy, workload } => format!("{policy}, {workload}"),
-        untried::Part::Ageing { policy } => format!("{policy}, ageing"),
-        untried::Part::Tuning { policy } => format!("{policy}, tuning"),
-        untried::Part::Generation => "the other generation of the filesystem".to_owned(),
-        untried::Part::Assumptions => "other assumptions".to_owned(),
+        untried::StudyPart::Policy { policy } => policy.clone(),
+        untried::StudyPart::Workload { policy, workload } => format!("{policy}, {workload}"),
+        untried::StudyPart::Ageing { policy } => format!("{policy}, ageing"),
+        untried::StudyPart::Tuning { policy } => format!("{policy}, tuning"),
+        untried::StudyPart::Generation => "the other generation of the filesystem".to_owned(),
+        untried::StudyPart::Assumptions => "other assumptions".to_owned(),
     }
 }
 
-fn untried_part(untried: &Untried) -> String {
+fn untried_part(untried: &OmittedPart) -> String {
     match &untried.part {
-        untried::Part::Assumptions => "sensitivity not tested:".to_owned(),
-        untried::Part::Generation => "the other generation of the filesystem was not tried:".to_owned(),
+        untried::StudyPart::Assumptions => "sensitivity not tested:".to_owned(),
+        untried::StudyPart::Generation => "the other generation of the filesystem was not tried:".to_owned(),
         part => format!("'{}' was not tried:", part_name(part)),
     }
 }
 
 /// The reason why a part was not tried.
-pub fn untried_reason(reason: &untried::Reason) -> &str {
+pub fn untried_reason(reason: &untried::OmissionReason) -> &str {
     match reason {
-        untried::Reason::NoTrim => "the drive has no TRIM",
-        untried::Reason::NoTime => "the quick study ran out of time",
-        untried::Reason::ModelledOnly => {
+        untried::OmissionReason::NoTrim => "the drive has no TRIM",
+        untried::OmissionReason::NoTime => "the quick study ran out of time",
+        untried::OmissionReason::ModelledOnly => {
             "it trims in idle time, which this study does not wait for ('trimtab trim --policy idle' trims now)"
         }
-        untried::Reason::Obstacle(obstacle) => obstacle,
+        untried::OmissionReason::Obstacle(obstacle) => obstacle,
     }
 }
 
@@ -442,11 +442,11 @@ fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
     verdict.reasons.iter().map(|reason| format!("{subject}{}", self::reason(reason, online_chosen))).collect()
 }
 
-fn reason(reason: &Reason<'_>, online_chosen: bool) -> String {
+fn reason(reason: &RecommendationReason<'_>, online_chosen: bool) -> String {
     match reason {
-        Reason::Blocked { policy } => nothing_arrived(policy),
-        Reason::Latency(latency) => latency_reason(latency),
-        Reason::Deleting(deleting) => {
+        RecommendationReason::Blocked { policy } => nothing_arrived(policy),
+        RecommendationReason::Latency(latency) => latency_reason(latency),
+        RecommendationReason::Deleting(deleting) => {
             let (what, text) = deleting_reason(deleting, online_chosen);
             lower_first(&format!("{what}: {text}"))
         }
@@ -470,8 +470,8 @@ fn latency_reason(reason: &LatencyReason<'_>) -> String {
     let others = if others.is_empty() { None } else { Some(others.join(", ")) };
     let aside = match reason.aside {
         None => "",
-        Some(LatencyAside::TooLittle) => " (too little to count)",
-        Some(LatencyAside::LongNoMoreOften) => " (long ones no more often)",
+        Some(LatencyCaveat::TooLittle) => " (too little to count)",
+        Some(LatencyCaveat::LongNoMoreOften) => " (long ones no more often)",
     };
     let all: Vec<String> = chosen.into_iter().chain(others).collect();
     format!("worst append latency: {}{aside}", all.join("; "))
@@ -487,9 +487,9 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
             _ => String::new(),
         };
         let part = match cost.part {
-            Part::Phase(phase) => format!("The {phase} of {}", cost.job),
-            Part::WholeWork => format!("The whole work of {}", cost.job),
-            Part::Deleting | Part::Append(_) => format!("The deleting of {}", cost.job),
+            AffectedWork::Phase(phase) => format!("The {phase} of {}", cost.job),
+            AffectedWork::WholeWork => format!("The whole work of {}", cost.job),
+            AffectedWork::Deleting | AffectedWork::Append(_) => format!("The deleting of {}", cost.job),
         };
         let (none, online) = (seconds(cost.none_seconds), seconds(cost.online_seconds));
         return (part, format!("{none} otherwise; online {online} ({}×{few})", three_digits(cost.times())));

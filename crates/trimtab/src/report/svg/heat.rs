@@ -4,7 +4,7 @@ use super::super::escape::escape;
 use std::fmt::Write as _;
 use trimtab_drive::units::Nanos;
 use trimtab_sim::run::pictures::LatencyMap;
-use trimtab_study::document::Heat;
+use trimtab_study::document::LatencyHeatmap;
 
 /// Size of one of the two pictures, and its margins.
 const WIDTH: f64 = 340.0;
@@ -25,7 +25,7 @@ pub fn shade(count: u64, most: u64) -> usize {
 }
 
 /// The two maps that are shown first, on one vertical scale.
-pub fn heat(heat: &Heat) -> Option<String> {
+pub fn heat(heat: &LatencyHeatmap) -> Option<String> {
     let shown: Vec<&(String, LatencyMap)> = heat.shown.iter().filter_map(|at| heat.maps.get(*at)).collect();
     let buckets = || shown.iter().flat_map(|(_, map)| map.cells.iter().map(|cell| cell.1));
     let (low, high) = (buckets().min()?, buckets().max()? + 1);

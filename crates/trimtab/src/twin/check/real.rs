@@ -15,8 +15,8 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
-use trimtab_study::learn::lab::Lab;
-use trimtab_study::learn::predict::{Area, Figure};
+use trimtab_study::learn::lab::ProbeSession;
+use trimtab_study::learn::predict::{Area, WorkloadFigure};
 
 /// Size of the area, in bytes.
 const AREA: u64 = 32 << 20;
@@ -78,7 +78,7 @@ impl Checked {
         let mut failed = None;
         for round in 0..ROUNDS {
             bar.set(round);
-            let mut lab = Lab::new(&mut probed.drive);
+            let mut lab = ProbeSession::new(&mut probed.drive);
             let shown = area.run(&mut lab, request.seed.wrapping_add(round));
             own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
             match shown {
@@ -105,13 +105,13 @@ impl Checked {
 }
 
 /// The median and the range of each figure.
-fn together(rounds: &[Vec<Figure>]) -> Vec<Measured> {
+fn together(rounds: &[Vec<WorkloadFigure>]) -> Vec<Measured> {
     let Some(first) = rounds.first() else { return Vec::new() };
-    let one = |(nth, figure): (usize, &Figure)| {
+    let one = |(nth, figure): (usize, &WorkloadFigure)| {
         let mut values: Vec<f64> = rounds.iter().filter_map(|round| round.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let value = values[values.len() / 2];
-        Measured { figure: Figure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
+        Measured { figure: WorkloadFigure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
     };
     first.iter().enumerate().map(one).collect()
 }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn together_gives_median_and_range() {
-        let round = |value: f64| vec![Figure { workload: "x", what: What::Rate, value }];
+        let round = |value: f64| vec![WorkloadFigure { workload: "x", what: What::Rate, value }];
         let all = together(&[round(3.0), round(1.0), round(2.0)]);
         assert_eq!((all.len(), all[0].figure.value, all[0].low, all[0].high), (1, 2.0, 1.0, 3.0));
         assert!(together(&[]).is_empty());

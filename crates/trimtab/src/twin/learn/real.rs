@@ -18,9 +18,9 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::space;
 use trimtab_linux::sys::interrupt;
-use trimtab_study::learn::learned::{Measured, time, too_little};
-use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
-use trimtab_study::learn::rounds::{Together, together};
+use trimtab_study::learn::learned::{LearnMeasurements, time, too_little};
+use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::rounds::{CombinedFindings, together};
 use trimtab_study::learn::{self, Budget};
 
 use super::saved_rounds::{SavedResults, SavedRounds};
@@ -46,7 +46,7 @@ pub fn measure(
     below: Below,
     spec: &TargetSpec,
     watching: &mut Watching,
-) -> anyhow::Result<(Measured, SavedRounds)> {
+) -> anyhow::Result<(LearnMeasurements, SavedRounds)> {
     let path = probed_path(request, spec)?;
     let budget = request.budget;
     let root = Root::live().context("cannot read /sys and /proc")?;
@@ -56,7 +56,7 @@ pub fn measure(
     }
     let kept = SavedRounds::new(context, &twins::which(&below), asked(&plan, most, &below))?;
     let SavedResults { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { SavedResults::default() };
-    let plan = Plan { area: area.unwrap_or(plan.area), ..plan };
+    let plan = ProbePlan { area: area.unwrap_or(plan.area), ..plan };
     let access = AreaRequest {
         what: "drive learn",
         below: &below,
@@ -110,24 +110,24 @@ pub fn measure(
     }
     let found = Findings { written, ..together.found };
     let which = Some(twins::which(&below));
-    Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes }, kept))
+    Ok((LearnMeasurements { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes }, kept))
 }
 
 /// Adapts the plan to the available area, which may be smaller for a file that is only read.
 /// A resumed run needs the area that was used `before`.
-fn on_what_there_is(plan: Plan, probed: &ProbedArea, before: Option<u64>) -> anyhow::Result<Plan> {
+fn on_what_there_is(plan: ProbePlan, probed: &ProbedArea, before: Option<u64>) -> anyhow::Result<ProbePlan> {
     let area = plan.area.min(probed.area());
     match before {
         Some(before) if before != area => {
             let what = format!("the saved rounds used {}, but only {} is available now in whole pieces", Bytes(before), Bytes(area));
             Err(UsageError::new(what).hint("leave out --resume").into())
         }
-        _ => Ok(Plan { area, ..plan }),
+        _ => Ok(ProbePlan { area, ..plan }),
     }
 }
 
 /// The settings that the figures depend on.
-fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
+fn asked(plan: &ProbePlan, most: u64, below: &Below) -> serde_json::Value {
     let Below { model, firmware, reported, start, fs_type, .. } = below;
     serde_json::json!({
         "drive": [model, firmware, twins::which(below), reported.capacity_bytes, start, fs_type],
@@ -172,15 +172,15 @@ fn no_trims(below: &Below) -> String {
 }
 
 /// The probes of each round, and the total write limit.
-fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
+fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
     let of = below.capacity().0;
-    let default = Plan::usual_limit(budget, of);
+    let default = ProbePlan::usual_limit(budget, of);
     let limit = match (request.write_limit, budget) {
         (None, _) => default,
         (Some(limit), Budget::Full) => limit.of(of).min(default),
         (Some(limit), _) => limit.of(of),
     };
-    let reach = Reach {
+    let reach = AccessPath {
         rest: request.rest,
         trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
         flushes: below.fs_type.as_deref() != Some("btrfs"),
@@ -189,14 +189,14 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
     let plan = sized(budget, below, limit, request.seed).ok_or_else(|| too_little(&request.target, limit, LIMIT_LEAST))?;
     // Ask for consent only to what can be written.
     let each = AREA_WRITES * plan.area;
-    Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
+    Ok((ProbePlan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
 /// The plan for a write limit in bytes; `None` if the limit is too small.
-fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<Plan> {
+fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<ProbePlan> {
     // A second round is worth more than a larger area: one round alone does not show the
     // scatter.
-    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), seed);
+    let of = |rounds: u64| ProbePlan::new(budget, below.reported, limit / (rounds + 1), seed);
     let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
     large.or_else(|| of(2)).or_else(|| of(1))
 }
@@ -204,7 +204,7 @@ fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<Plan> {
 /// The command that learns a twin of the drive `below` through the directory `path`, or the
 /// reason why none can.
 pub fn command(below: &Below, path: &Path) -> Result<String, String> {
-    let usual = sized(Budget::Small, below, Plan::usual_limit(Budget::Small, below.capacity().0), 1);
+    let usual = sized(Budget::Small, below, ProbePlan::usual_limit(Budget::Small, below.capacity().0), 1);
     let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
     let plan = usual.or_else(|| sized(Budget::Small, below, LIMIT_LEAST, 1));
     let plan = plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
@@ -219,7 +219,7 @@ pub fn command(below: &Below, path: &Path) -> Result<String, String> {
 struct Rounds<'a> {
     root: &'a Root,
     below: &'a Below,
-    plan: &'a Plan,
+    plan: &'a ProbePlan,
     most: u64,
     until: Instant,
     kept: &'a SavedRounds,
@@ -271,7 +271,7 @@ fn disturbs(code: &str) -> bool {
 
 /// Combines all rounds, and adds notes about them. Disturbed rounds count only without two
 /// undisturbed ones.
-fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
+fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
     let (clean, disturbed): (Vec<&Round>, Vec<&Round>) = made.iter().partition(|round| round.disturbed.is_none());
     let counted = if clean.len() >= 2 { clean } else { made.iter().collect() };
     if let Some(why) = disturbed.first().and_then(|round| round.disturbed.as_ref()) {

@@ -17,9 +17,9 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
-use trimtab_study::learn::lab::Probed as _;
-use trimtab_study::learn::probes::Plan;
-use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
+use trimtab_study::learn::lab::ProbeTarget as _;
+use trimtab_study::learn::probes::ProbePlan;
+use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, ProbeRegion};
 use trimtab_study::learn::{self, Budget};
 
 /// Size of one TRIM request.
@@ -31,7 +31,7 @@ pub fn on_a_drive(
     context: &Context,
     spec: &TargetSpec,
     below: &Below,
-    plan: &Plan,
+    plan: &ProbePlan,
     watching: &mut Watching,
 ) -> anyhow::Result<WholeDrive> {
     let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
@@ -70,7 +70,7 @@ pub fn on_a_drive(
 
 /// The share of the drive to use. Determined before anything is written, and refused if
 /// consent is impossible later.
-pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<ProbeRegion> {
     let part = part(request, spec, below)?;
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
@@ -82,7 +82,7 @@ pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, bel
     }
 }
 
-fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<ProbeRegion> {
     let of = below.capacity().0;
     let free = match spec {
         TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
@@ -90,11 +90,11 @@ fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<W
     };
     let allowed = request
         .write_limit
-        .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+        .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
     // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;
-    let part = Whole {
+    let part = ProbeRegion {
         start: 0,
         bytes,
         of,

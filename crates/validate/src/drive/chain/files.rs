@@ -19,7 +19,7 @@ use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::runner::files::execute;
 use trimtab_sim::target::Clock as _;
-use trimtab_sim::volume::{BLOCK, Steered, Volume, VolumeSpec};
+use trimtab_sim::volume::{BLOCK, SteeredVolume, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
 
@@ -111,7 +111,7 @@ impl Case {
     }
 
     /// A new filesystem on a new drive, under the policy.
-    fn target(&self, pages: u32, seed: u64) -> anyhow::Result<Steered<Watched>> {
+    fn target(&self, pages: u32, seed: u64) -> anyhow::Result<SteeredVolume<Watched>> {
         let drive = ideal_drive(self.victim, self.pages_per_block, pages, (f64::from(pages) * SHOWN) as u64);
         let ssd = Ssd::new(&drive, seed)?;
         let mut spec = VolumeSpec::ext4();
@@ -125,7 +125,7 @@ impl Case {
         let mut volume = Volume::format(Watched::new(ssd), spec, Nanos::ZERO)?;
         let own = volume.layout().reserved.clone();
         volume.drive_mut().mark_own(&own);
-        Ok(Steered::new(volume, self.policy.build(&PolicyState::default()), Bytes(1)))
+        Ok(SteeredVolume::new(volume, self.policy.build(&PolicyState::default()), Bytes(1)))
     }
 
     fn settings(&self, live: Bytes, written: Bytes, capacity: Bytes) -> churn::Settings {

@@ -9,7 +9,7 @@ use trimtab_drive::model::{Model, build, sized};
 use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 
-type Target = Steered<Box<dyn Model>>;
+type Target = SteeredVolume<Box<dyn Model>>;
 
 /// A filesystem of a few GiB, 60 % full with free extents of 512 KiB, all written before.
 fn in_use(spec: &DriveSpec) -> Target {
@@ -21,7 +21,7 @@ fn in_use(spec: &DriveSpec) -> Target {
     volume.age(&age).unwrap();
     volume.write_free(1.0, DataClass::Random, 1);
     let now = volume.now();
-    let mut target = Steered::new(volume, policy("none"), Bytes(1024));
+    let mut target = SteeredVolume::new(volume, policy("none"), Bytes(1024));
     target.idle_until(now + Nanos::from_secs(60));
     target
 }

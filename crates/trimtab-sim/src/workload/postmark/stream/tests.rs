@@ -17,10 +17,10 @@ fn rows() -> Vec<Row> {
     lines.map(|line| header.iter().copied().zip(line.split(',')).collect()).collect()
 }
 
-fn settings(row: &Row) -> Settings {
+fn settings(row: &Row) -> PostmarkSettings {
     let number = |key| row[key].parse::<u32>().unwrap();
     let bias = |key| u8::try_from(row[key].parse::<i8>().unwrap()).ok();
-    Settings {
+    PostmarkSettings {
         size_low: number("size_low"),
         size_high: number("size_high"),
         number: number("number"),
@@ -78,7 +78,7 @@ fn counts_and_bytes_match_the_original() {
 #[test]
 fn sizes_beyond_pool_limit_match_the_original() {
     // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 MB written.
-    let settings = Settings { size_low: 1, size_high: 2_000_000_000, number: 2, bias_read: None, bias_create: None, ..Settings::default() };
+    let settings = PostmarkSettings { size_low: 1, size_high: 2_000_000_000, number: 2, bias_read: None, bias_create: None, ..PostmarkSettings::default() };
     let rng = Mt19937::new(settings.seed);
     let mut decisions = Decisions::new(&settings, rng).unwrap();
     while decisions.next().is_some() {}
@@ -106,7 +106,7 @@ fn script(run: &mut Postmark) -> Vec<String> {
 
 #[test]
 fn directories_are_created_first_and_removed_last() {
-    let settings = Settings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..Settings::default() };
+    let settings = PostmarkSettings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..PostmarkSettings::default() };
     let script_made = script(&mut Postmark::new(&settings).unwrap());
     let dirs = |script: &[String]| -> Vec<String> { script.iter().filter(|line| line.contains("dir")).cloned().collect() };
     assert_eq!(
@@ -124,8 +124,8 @@ fn directories_are_created_first_and_removed_last() {
 
 #[test]
 fn interval_changes_due_times_only() {
-    let settings = Settings { number: 5, transactions: 3, ..Settings::default() };
-    let paced = Settings { interval: Some(Nanos(250)), ..settings.clone() };
+    let settings = PostmarkSettings { number: 5, transactions: 3, ..PostmarkSettings::default() };
+    let paced = PostmarkSettings { interval: Some(Nanos(250)), ..settings.clone() };
     let plain = script(&mut Postmark::new(&settings).unwrap());
     let (due, rest): (Vec<String>, Vec<String>) =
         script(&mut Postmark::new(&paced).unwrap()).into_iter().partition(|line| line.starts_with("at "));
@@ -135,7 +135,7 @@ fn interval_changes_due_times_only() {
 
 #[test]
 fn streams_differ_in_their_seed_only() {
-    let settings = Settings::published();
+    let settings = PostmarkSettings::published();
     assert_eq!(settings.stream(0), settings);
     let seeds: Vec<u32> = (0..4).map(|index| settings.stream(index).seed).collect();
     assert!(seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)), "{seeds:?}");
@@ -144,20 +144,20 @@ fn streams_differ_in_their_seed_only() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
-    let message = |settings: Settings| Postmark::new(&settings).map(|_| ()).unwrap_err().to_string();
-    let default = Settings::default;
-    assert!(message(Settings { number: 1 << 30, ..default() }).contains("the number of files"));
-    assert!(message(Settings { transactions: 0, ..default() }).contains("the number of transactions"));
-    assert!(message(Settings { size_low: 2, size_high: 1, ..default() }).contains("above the high one"));
-    assert!(message(Settings { bias_read: Some(11), ..default() }).contains("a bias must be 0 to 10"));
-    assert!(message(Settings { weights: Vec::from([SETTING_MAX, 1]), ..default() }).contains("the sum of the locations' weights"));
+    let message = |settings: PostmarkSettings| Postmark::new(&settings).map(|_| ()).unwrap_err().to_string();
+    let default = PostmarkSettings::default;
+    assert!(message(PostmarkSettings { number: 1 << 30, ..default() }).contains("the number of files"));
+    assert!(message(PostmarkSettings { transactions: 0, ..default() }).contains("the number of transactions"));
+    assert!(message(PostmarkSettings { size_low: 2, size_high: 1, ..default() }).contains("above the high one"));
+    assert!(message(PostmarkSettings { bias_read: Some(11), ..default() }).contains("a bias must be 0 to 10"));
+    assert!(message(PostmarkSettings { weights: Vec::from([SETTING_MAX, 1]), ..default() }).contains("the sum of the locations' weights"));
 }
 
-fn any_settings() -> impl Strategy<Value = Settings> {
+fn any_settings() -> impl Strategy<Value = PostmarkSettings> {
     let bias = || prop_oneof![Just(None), (0_u8..=10).prop_map(Some)];
     let weights = prop_oneof![Just(Vec::new()), prop::collection::vec(1_u32..5, 1..4)];
     ((1_u32..50, 0_u32..50), 1_u32..40, 1_u32..200, 1_u32..1000, weights, 0_u32..4, bias(), bias()).prop_map(
-        |((size_low, more), number, transactions, seed, weights, subdirectories, bias_read, bias_create)| Settings {
+        |((size_low, more), number, transactions, seed, weights, subdirectories, bias_read, bias_create)| PostmarkSettings {
             size_low,
             size_high: size_low + more,
             number,
@@ -167,7 +167,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             subdirectories,
             bias_read,
             bias_create,
-            ..Settings::default()
+            ..PostmarkSettings::default()
         },
     )
 }
@@ -212,7 +212,7 @@ proptest! {
             held_max = held_max.max(files.values().sum::<u64>());
         }
         prop_assert!(files.is_empty() && dirs.is_empty());
-        prop_assert_eq!(plan, Plan { written: Bytes(written + dir_bytes), space: Bytes(held_max + dir_bytes), ops: Some(ops) });
+        prop_assert_eq!(plan, WorkloadPlan { written: Bytes(written + dir_bytes), space: Bytes(held_max + dir_bytes), ops: Some(ops) });
         let counts = run.counts();
         prop_assert_eq!(counts.created, counts.deleted);
         prop_assert_eq!(counts.bytes_written.0, written);

@@ -3,9 +3,9 @@
 
 use super::super::changes::neighbours;
 use super::super::kinds::family;
-use super::super::{Fitted, Point, Problem as Part, Trials, shown};
-use super::{Problem, WORSE_MAX, discrete_variants, priors};
-use crate::learn::candidate::{Candidate, Kind};
+use super::super::{FitResult, Point, FitProblem as Part, Trials, shown};
+use super::{WholeFitProblem, WORSE_MAX, discrete_variants, priors};
+use crate::learn::candidate::{Candidate, DriveKind};
 use crate::learn::classes;
 use crate::learn::invert;
 use crate::learn::probes::Findings;
@@ -50,9 +50,9 @@ impl JointFit {
     }
 }
 
-impl Problem<'_> {
+impl WholeFitProblem<'_> {
     /// Returns `found`, or a better explanation of another kind, and then sets `fitted` to it.
-    pub(super) fn revise_kind(&mut self, fitted: &mut Fitted, small: &Findings, found: Explanation) -> Option<Explanation> {
+    pub(super) fn revise_kind(&mut self, fitted: &mut FitResult, small: &Findings, found: Explanation) -> Option<Explanation> {
         if self.is_explained(&found.0) {
             return Some(found);
         }
@@ -88,7 +88,7 @@ impl Problem<'_> {
     /// The best alternative to `here` by total cost. Adds everything tried to `all`.
     fn best_alternative(
         &mut self,
-        fitted: &Fitted,
+        fitted: &FitResult,
         small: &Findings,
         here: &JointFit,
         all: &mut Vec<JointFit>,
@@ -112,12 +112,12 @@ impl Problem<'_> {
 
     /// Searches the remaining kinds thoroughly, those with the best small figures first, until
     /// one explains the whole drive. The quick estimate says little about the parameters.
-    fn search_thoroughly(&mut self, fitted: &Fitted, here: &JointFit, tried: &mut [JointFit]) -> Option<()> {
+    fn search_thoroughly(&mut self, fitted: &FitResult, here: &JointFit, tried: &mut [JointFit]) -> Option<()> {
         let least = tried.iter().map(JointFit::cost).fold(here.cost(), f64::min);
         let mut open: Vec<&mut JointFit> = tried.iter_mut().filter(|one| one.cost() < RULED_OUT * least).collect();
         open.sort_by(|a, b| a.part.cost.total_cmp(&b.part.cost));
         for one in open.into_iter().take(LOOKED_INTO) {
-            self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
+            self.priors = priors(&FitResult { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
             let (best, _) = self.searched(&one.part.candidate, ROUNDS_BY_CHANCE)?;
             if best.cost < one.whole.cost {
                 one.whole = best;
@@ -131,7 +131,7 @@ impl Problem<'_> {
     }
 
     /// Adds a quick whole-drive estimate to those of `parts` that might cost less than `here`.
-    fn with_whole_estimate(&mut self, fitted: &Fitted, here: &JointFit, parts: Vec<Point>) -> Option<Vec<JointFit>> {
+    fn with_whole_estimate(&mut self, fitted: &FitResult, here: &JointFit, parts: Vec<Point>) -> Option<Vec<JointFit>> {
         let mut all = Vec::new();
         for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
             if let Some(whole) = self.quick_estimate(fitted, &part.candidate, &here.whole.candidate)? {
@@ -153,9 +153,9 @@ impl Problem<'_> {
     }
 
     /// Quick fit of `kind` to the whole drive, with hidden properties of `best` or by arithmetic.
-    fn quick_estimate(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
+    fn quick_estimate(&mut self, fitted: &FitResult, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
         let before = self.priors;
-        self.priors = priors(&Fitted { best: kind.clone(), ..fitted.clone() }, self.plan);
+        self.priors = priors(&FitResult { best: kind.clone(), ..fitted.clone() }, self.plan);
         let inverted = invert::whole::invert(kind, &self.found, self.plan);
         let starts = discrete_variants(&inverted).into_iter().chain(discrete_variants(&super::with_whole_parameters(kind, best))).collect();
         let first = self.tried_in_order(starts)?.into_iter().next();
@@ -170,7 +170,7 @@ impl Problem<'_> {
 
 impl Part<'_> {
     /// Alternatives to `here` not in `known`, fitted to the small figures; best of families first.
-    fn alternatives(&mut self, here: &Point, fitted: &Fitted, known: &[Candidate]) -> Option<Vec<Point>> {
+    fn alternatives(&mut self, here: &Point, fitted: &FitResult, known: &[Candidate]) -> Option<Vec<Point>> {
         let all = neighbours(&here.candidate, !self.plan.reported.full_duplex)
             .into_iter()
             .chain(fitted.kinds.iter().chain(&fitted.families).cloned());
@@ -207,8 +207,8 @@ fn families_first(points: &mut [Point]) {
 }
 
 /// True if both kinds have the same figures on whole drives.
-fn alike(a: &Kind, b: &Kind) -> bool {
-    let flash = |kind: &Kind| (kind.channels, kind.dies_per_channel, kind.planes, kind.page_bytes, kind.unit_bytes);
-    let rest = |kind: &Kind| (kind.slc, kind.folds, kind.compresses, kind.suspends);
+fn alike(a: &DriveKind, b: &DriveKind) -> bool {
+    let flash = |kind: &DriveKind| (kind.channels, kind.dies_per_channel, kind.planes, kind.page_bytes, kind.unit_bytes);
+    let rest = |kind: &DriveKind| (kind.slc, kind.folds, kind.compresses, kind.suspends);
     flash(a) == flash(b) && rest(a) == rest(b)
 }

@@ -2,7 +2,7 @@
 //! the figures of small drives change in steps, because superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, discrete_variants, has, mapped, of, other_size, paged, same_kind, sizes, victims, with};
+use super::{WholeFitProblem, discrete_variants, has, mapped, of, other_size, paged, same_kind, sizes, victims, with};
 use crate::learn::candidate::Candidate;
 use crate::learn::classes::{self, Prior, SIZES};
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ const CACHES_SCANNED: [f64; 7] = [0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0];
 const CACHES_KEPT: usize = 12;
 const KINDS_FITTED: usize = 3;
 
-impl Problem<'_> {
+impl WholeFitProblem<'_> {
     /// Adds points found around the best one, unless a point already explains the figures.
     pub(super) fn wider(&mut self, mut points: Vec<Point>, rounds: u32) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");

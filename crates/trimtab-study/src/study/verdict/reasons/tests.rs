@@ -123,14 +123,14 @@ fn is_reason(longer: f64, shorter: f64) -> bool {
 }
 
 /// Times of one reason without doubtful ones: of the recommended policy, and of others.
-fn times(reason: &Reason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, f64)>) {
+fn times(reason: &RecommendationReason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, f64)>) {
     match reason {
-        Reason::Latency(latency) if latency.aside.is_none() => {
+        RecommendationReason::Latency(latency) if latency.aside.is_none() => {
             let sure = |one: &PolicyLatency<'_>| one.doubt.is_none();
             let others = latency.others.iter().filter(|one| sure(one)).map(|one| (one.policy.to_owned(), one.seconds));
             (latency.chosen.filter(sure).map(|one| one.seconds), others.collect())
         }
-        Reason::Deleting(deleting) => match (deleting.difference(), deleting.part) {
+        RecommendationReason::Deleting(deleting) => match (deleting.difference(), deleting.part) {
             _ if deleting.doubt.is_some() => (None, vec![]),
             (Some((none, online)), _) if mine == policy::ONLINE => (Some(online), vec![(policy::NONE.to_owned(), none)]),
             (Some((none, online)), _) => (Some(none), vec![(policy::ONLINE.to_owned(), online)]),

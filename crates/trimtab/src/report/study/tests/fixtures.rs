@@ -10,7 +10,7 @@ use trimtab_study::study::light_work::SPARSE_WAIT;
 use trimtab_study::study::metrics::{FOREGROUND, GENERATION};
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::sensitivity::{Assumption, Row, Sensitivity, Tried};
+use trimtab_study::study::sensitivity::{Assumption, SensitivityRow, Sensitivity, AssumptionResult};
 
 /// Use `idle`.
 pub const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
@@ -140,10 +140,10 @@ fn indifferent(drive: &str) -> Study {
 
 /// Small studies that recommend `recommended`, and other policies under other assumptions.
 pub fn sensitivity(recommended: Recommendation, then: &[(Assumption, Recommendation)]) -> Sensitivity {
-    let row = |(assumption, recommended): &(Assumption, Recommendation)| Row {
+    let row = |(assumption, recommended): &(Assumption, Recommendation)| SensitivityRow {
         assumption: *assumption,
         assumed: "a".into(),
-        tried: vec![Tried { value: "b".into(), recommended: *recommended }],
+        tried: vec![AssumptionResult { value: "b".into(), recommended: *recommended }],
     };
     Sensitivity { recommended: Some(recommended), rows: then.iter().map(row).collect(), ..Sensitivity::default() }
 }
