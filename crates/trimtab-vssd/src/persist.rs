@@ -3,7 +3,7 @@
 use crate::classify::classify;
 use crate::engine::{EngineDrive, Engine, EngineSettings};
 use crate::request::PowerCutSupport as _;
-use crate::state::{self, DataFile, Header, SavedState, UseFlag};
+use crate::state::{self, DataFile, StateHeader, SavedState, UseFlag};
 use crate::store::Store;
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -69,7 +69,7 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
     let store = engine.store();
     let sample = sample(store, engine.settings().geometry.size, lasting.unit, &lasting.mapped)
         .with_context(|| format!("cannot read the data file {}", data.display()))?;
-    let header = Header {
+    let header = StateHeader {
         drive: spec.name.clone(),
         size: engine.settings().geometry.size,
         unit: lasting.unit,
@@ -236,7 +236,7 @@ mod tests {
         let data = dir.path().join("data");
         detached(&spec, &data, 1);
         let saved = state::open(&data).unwrap().unwrap();
-        let (header, mut mapped) = (Header { data: None, ..saved.header.clone() }, Vec::new());
+        let (header, mut mapped) = (StateHeader { data: None, ..saved.header.clone() }, Vec::new());
         let model = saved.load(1 << 40, |run| mapped.push(run)).unwrap();
         state::save(&data, &header, mapped.into_iter(), &model, UseFlag::Detached).unwrap();
         let error = in_file(&spec, &EngineSettings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();

@@ -104,10 +104,10 @@ fn marked(less: &StudyAnswer, whole: &StudyAnswer) -> StudyAnswer {
 const ALL_TIGHT: u8 = 3;
 
 /// Leaves out part of an answer or an empty line; false if there was nothing to leave out.
-type Less = fn(&mut StudyAnswer, &mut u8) -> bool;
+type ShorteningStep = fn(&mut StudyAnswer, &mut u8) -> bool;
 
 /// Parts that are left out if there is no room, the least important first.
-const LESS: [Less; 8] = [
+const LESS: [ShorteningStep; 8] = [
     |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
     |answer, _| drop_notes(answer, NoteKind::Detail),

@@ -1,6 +1,6 @@
 //! A directory on a mounted filesystem as the target of a study.
 
-use super::foreground_probe::{self, Places};
+use super::foreground_probe::{self, ProbeDirectories};
 use super::run::{Offer, Rig};
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
@@ -179,11 +179,11 @@ fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) 
 
 /// Keeps other studies off a filesystem. The lock ends with the process.
 #[derive(Debug)]
-pub struct Alone {
+pub struct FilesystemLock {
     _lock: Option<File>,
 }
 
-impl Alone {
+impl FilesystemLock {
     /// Fails if another study is running on the filesystem of `path`: each would disturb the
     /// other and mistake its mount option for the user's.
     pub fn on(path: &Path) -> anyhow::Result<Self> {
@@ -313,7 +313,7 @@ impl<'a> RealRig<'a> {
     /// Measures foreground I/O while a tree is deleted under `policy`.
     fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<RunEnd> {
         let name = format!("beside-{}", self.runs);
-        let places = Places::new(&self.workspace, &name, 1)?;
+        let places = ProbeDirectories::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
         let mut watch = ProgressWatch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
         let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;

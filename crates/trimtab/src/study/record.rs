@@ -56,14 +56,14 @@ const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 4] {
 
 /// Studies from the store, with months of use on the twin of the measured drive.
 #[derive(Debug, Default)]
-pub struct Restored {
+pub struct StoredStudies {
     /// One study per target.
     pub studies: Vec<Study>,
     /// Months of use on the twin of the measured drive.
     pub months: Option<TwinMonths>,
 }
 
-impl Restored {
+impl StoredStudies {
     /// The studies of `record`; `load` reads a run.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ mod tests {
             let id = keep(&context, studies, months).unwrap().unwrap();
             let store = store::open_to_read(&context).unwrap().unwrap();
             let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
-            let restored = Restored::of(&record, |id| store.load(id)).unwrap();
+            let restored = StoredStudies::of(&record, |id| store.load(id)).unwrap();
             // A series holds NaN, which never equals itself.
             assert_eq!(format!("{:?}", restored.studies), format!("{studies:?}"));
             assert_eq!(format!("{:?}", restored.months.as_ref()), format!("{months:?}"));

@@ -4,7 +4,7 @@ pub mod fixtures;
 #[path = "../../../../trimtab-study/src/study/verdict/tests/latency.rs"]
 mod latency;
 
-use super::study_comparison::{self, Named};
+use super::study_comparison::{self, LabelledStudy};
 use super::{Surroundings, answer, document};
 use crate::report::{html, text};
 use fixtures::{run, three, whole};
@@ -249,7 +249,7 @@ fn comparison_has_ratios_and_pictures_of_both() {
     }
     second.runs.retain(|run| run.policy != "adaptive");
     let named =
-        [Named { label: "A", id: "aaaa", verdict: &Verdict::of(&first) }, Named { label: "B", id: "bbbb", verdict: &Verdict::of(&second) }];
+        [LabelledStudy { label: "A", id: "aaaa", verdict: &Verdict::of(&first) }, LabelledStudy { label: "B", id: "bbbb", verdict: &Verdict::of(&second) }];
     let document = study_comparison::document(&named, &ComparisonOptions::default());
     let shown = anstream::adapter::strip_str(&text::render_at(&document, None)).to_string();
     let row = |cell: &str, figure: &str| {
