@@ -144,7 +144,12 @@ impl ServedBlockDevice {
 }
 
 impl FrontEnd {
-    fn make(drive: &Arc<dyn RequestServer>, place: &AttachContext<'_>, transport: Transport, record: &mut ServerRecord) -> anyhow::Result<Self> {
+    fn make(
+        drive: &Arc<dyn RequestServer>,
+        place: &AttachContext<'_>,
+        transport: Transport,
+        record: &mut ServerRecord,
+    ) -> anyhow::Result<Self> {
         match transport {
             Transport::Device => Ok(Self::LoopOnFuse(LoopOnFuse::make(drive, place, record)?)),
             Transport::Ublk => {

@@ -9,7 +9,7 @@ pub use trimtab_drive::trim_shape::TrimShape;
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::RequestRecorder;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestServer, RequestResult, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
 use crate::status::SecondCounts;
 use crate::store::Store;
 use crate::trace::{TraceEvent, TraceOpKind};

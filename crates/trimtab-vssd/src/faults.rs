@@ -3,10 +3,10 @@
 mod power;
 mod spec;
 
-pub use spec::{PowerCutMoment, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
+pub use spec::{Fault, GRAMMAR, KEEP_DEFAULT, PowerCutMoment, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestServer, RequestResult, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
 use power::UndoLog;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};

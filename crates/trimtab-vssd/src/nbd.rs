@@ -12,7 +12,7 @@ mod wire;
 
 use crate::pace::Pacer;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::request::{Effect, Geometry, Request, RequestServer, RequestResult};
+use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use anyhow::Context as _;
 use negotiation::NegotiatedFeatures;
 use replies::Replies;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
 use trimtab_linux::sys::beneath::{Dir, ObjectIdentity};
-use wire::{ReplyChunk, NbdCommand, NbdHeader};
+use wire::{NbdCommand, NbdHeader, ReplyChunk};
 
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const IN_FLIGHT_MAX: u32 = 1024;
@@ -212,7 +212,13 @@ impl Connection {
     }
 
     /// Executes a request. Returns its result, the chunk (`None`: a simple reply), the data.
-    fn serve(&self, header: &NbdHeader, geometry: &Geometry, agreed: NegotiatedFeatures, written: &[u8]) -> (RequestResult, Option<ReplyChunk>, Vec<u8>) {
+    fn serve(
+        &self,
+        header: &NbdHeader,
+        geometry: &Geometry,
+        agreed: NegotiatedFeatures,
+        written: &[u8],
+    ) -> (RequestResult, Option<ReplyChunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         let chunk = match header.command {
             Some(NbdCommand::Read) if agreed.structured => Some(ReplyChunk::Data { offset: header.offset }),

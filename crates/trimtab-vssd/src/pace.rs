@@ -136,7 +136,10 @@ pub struct Pacer {
 impl Pacer {
     /// Starts the waiting thread.
     pub fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(SharedPacerQueue { queue: Mutex::new(PacerQueue { due: DelayQueue::default(), closed: false }), changed: Condvar::new() });
+        let shared = Arc::new(SharedPacerQueue {
+            queue: Mutex::new(PacerQueue { due: DelayQueue::default(), closed: false }),
+            changed: Condvar::new(),
+        });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })

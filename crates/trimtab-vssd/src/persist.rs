@@ -1,9 +1,9 @@
 //! Stores a drive between attachments, and resumes it.
 
 use crate::classify::classify;
-use crate::engine::{EngineDrive, Engine, EngineSettings};
+use crate::engine::{Engine, EngineDrive, EngineSettings};
 use crate::request::PowerCutSupport as _;
-use crate::state::{self, DataFile, StateHeader, SavedState, UseFlag};
+use crate::state::{self, DataFile, SavedState, StateHeader, UseFlag};
 use crate::store::Store;
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -30,7 +30,13 @@ pub fn in_memory(spec: &DriveSpec, settings: &EngineSettings, seed: u64) -> anyh
 /// The drive whose data are in the file `data`: resumed, or new if the file is new. With
 /// `adopt`, data without a state file become the initial content of a new drive. Also returns
 /// a remark for the user.
-pub fn in_file(spec: &DriveSpec, settings: &EngineSettings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(EngineDrive, Option<String>)> {
+pub fn in_file(
+    spec: &DriveSpec,
+    settings: &EngineSettings,
+    seed: u64,
+    data: &Path,
+    adopt: bool,
+) -> anyhow::Result<(EngineDrive, Option<String>)> {
     let shown = data.display();
     let store = Store::in_file(data, settings.geometry.size)?;
     let Some(saved) = state::open(data)? else {

@@ -1,6 +1,6 @@
 //! Records requests: packed under the engine's lock, compressed and written by a thread.
 
-use crate::trace::{RecordingBlock, TraceEvent, RecordingHeader, Packer, Writer};
+use crate::trace::{Packer, RecordingBlock, RecordingHeader, TraceEvent, Writer};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::BufWriter;

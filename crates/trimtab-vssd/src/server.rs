@@ -1,7 +1,7 @@
 //! The life of one attached drive: creates and removes everything that belongs to it.
 
 use crate::block::{AttachContext, ServedBlockDevice};
-use crate::control::{self, ControlResponse, ControlCommand, ControlRequest};
+use crate::control::{self, ControlCommand, ControlRequest, ControlResponse};
 use crate::engine::{Engine, EngineSettings};
 use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
@@ -9,7 +9,7 @@ use crate::pace::{Pacer, Speed};
 use crate::persist;
 use crate::recording::RequestRecorder;
 use crate::request::{PowerCutSupport as _, RequestServer};
-use crate::runtime::{self, RuntimeDirectory, ServerRecord, Runtime};
+use crate::runtime::{self, Runtime, RuntimeDirectory, ServerRecord};
 use crate::state::UseFlag;
 use crate::status::{RequestsByKind, Status};
 use crate::trace::RecordingHeader;
@@ -203,7 +203,12 @@ impl Server {
     }
 
     /// Creates the block device over the best transport in `wanted`.
-    fn open_block(&mut self, drive: &Arc<dyn RequestServer>, wanted: TransportChoice, crashed: Option<&ServerRecord>) -> anyhow::Result<Vec<String>> {
+    fn open_block(
+        &mut self,
+        drive: &Arc<dyn RequestServer>,
+        wanted: TransportChoice,
+        crashed: Option<&ServerRecord>,
+    ) -> anyhow::Result<Vec<String>> {
         let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
             Some(crashed) => (ServedBlockDevice::recover(drive, crashed)?, Vec::new()),

@@ -132,7 +132,13 @@ fn wrong(problem: impl Into<String>) -> io::Error {
 }
 
 /// Writes the state of the data file `data`, replacing an older one.
-pub fn save(data: &Path, header: &StateHeader, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: UseFlag) -> anyhow::Result<()> {
+pub fn save(
+    data: &Path,
+    header: &StateHeader,
+    mapped: impl Iterator<Item = Range<u64>>,
+    model: &[u8],
+    leave: UseFlag,
+) -> anyhow::Result<()> {
     let path = path_of(data);
     let write = || -> io::Result<()> {
         let (directory, name) = Dir::of_file(&path)?;

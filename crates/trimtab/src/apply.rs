@@ -14,7 +14,7 @@ mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
 use anyhow::{Context as _, anyhow, bail, ensure};
-pub use record::{PolicyChange, UnfinishedChange, PolicyChangeKind, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
+pub use record::{PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

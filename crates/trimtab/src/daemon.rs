@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use task::{TaskContext, Task, say};
+use task::{Task, TaskContext, say};
 use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;

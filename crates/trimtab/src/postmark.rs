@@ -11,7 +11,7 @@ pub mod memory;
 pub mod session;
 
 use self::config::{PostmarkConfig, interval_of_rate};
-use self::execution::{PostmarkRunner, PostmarkRunRecord};
+use self::execution::{PostmarkRunRecord, PostmarkRunner};
 use self::session::{DEFAULT_FILE, Session, SessionOutput};
 use crate::report;
 use crate::store::shape::run::RunV1;

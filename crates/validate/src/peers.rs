@@ -14,7 +14,7 @@ mod used;
 
 use crate::parallel;
 use anyhow::Context as _;
-use cell::{PeerCell, IDLE_UNLIMITED, POLICIES};
+use cell::{IDLE_UNLIMITED, POLICIES, PeerCell};
 use load::{LOADS, PeerLoad};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,7 +89,13 @@ fn text(cells: &[PeerCell]) -> String {
 
 /// Runs all combinations on `drives` after `wear` drive writes, with 1/`part` of the
 /// requests.
-fn cells(context: &Context, drives: &[&str], loads: &[&PeerLoad], policies: &[&str], (wear, part): (f64, usize)) -> anyhow::Result<Vec<PeerCell>> {
+fn cells(
+    context: &Context,
+    drives: &[&str],
+    loads: &[&PeerLoad],
+    policies: &[&str],
+    (wear, part): (f64, usize),
+) -> anyhow::Result<Vec<PeerCell>> {
     let of_drives = parallel::map(context, "drives", drives, |name| {
         let used = PeerStart::of(&drive(name), wear)?;
         let mut cells = Vec::new();

@@ -4,7 +4,7 @@
 //! shipped specifications lie within it.
 
 use super::ReportedProperties;
-use super::candidate::{Candidate, HiddenProperties, DriveKind, NUMBERS, at};
+use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, at};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
 

@@ -212,7 +212,20 @@ impl FitProblem<'_> {
         let (misfit, odd) = explained_by(self.found, &best.shown);
         let (tried, off) = (self.trials.tried, off_by(self.found, &best.shown));
         let kinds = others.iter().map(|point| point.candidate.clone()).collect();
-        Some(FitResult { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, families, whole: None })
+        Some(FitResult {
+            misfit,
+            off,
+            learned,
+            odd,
+            tried,
+            rejected,
+            best: best.candidate,
+            members,
+            explained,
+            kinds,
+            families,
+            whole: None,
+        })
     }
 
     fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {

@@ -2,7 +2,7 @@
 
 pub mod whole;
 
-use super::candidate::{Candidate, HiddenProperties, DriveKind, NUMBERS, at};
+use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, at};
 use super::classes;
 use super::probes::{Findings, ProbePlan, burst, random_writes};
 use trimtab_drive::rng::Stream;

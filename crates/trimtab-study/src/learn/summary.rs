@@ -5,7 +5,7 @@ use super::candidate::{Candidate, FIELDS, NUMBERS, at};
 use super::classes;
 use super::fit::whole::of as size;
 use super::fit::{FitResult, OF_THE_RIGHT_KIND};
-use super::probes::{self, ProbePlan, Probe};
+use super::probes::{self, Probe, ProbePlan};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! A loop device on a file served over FUSE.
 
 use super::AttachContext;
-use crate::fuse::{self, MAX_REQUEST_BYTES, FuseSession};
+use crate::fuse::{self, FuseSession, MAX_REQUEST_BYTES};
 use crate::request::{Geometry, RequestServer};
 use crate::runtime::{self, RuntimeDirectory, ServerRecord};
 use anyhow::Context as _;

@@ -1,6 +1,6 @@
 //! Counters of served requests, per second and in total.
 
-use crate::status::{RequestsByKind, Latencies, RequestFigures, SecondCounts};
+use crate::status::{Latencies, RequestFigures, RequestsByKind, SecondCounts};
 use std::collections::VecDeque;
 use trimtab_drive::requests::{RequestCounts, RequestTally};
 

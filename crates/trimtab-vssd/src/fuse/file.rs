@@ -2,7 +2,7 @@
 
 use super::MAX_REQUEST_BYTES;
 use crate::pace::Pacer;
-use crate::request::{Effect, Geometry, Request, RequestServer, RequestResult};
+use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
     ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, WriteFlags,

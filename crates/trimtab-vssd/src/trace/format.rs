@@ -217,7 +217,8 @@ impl<R: Read> RecordingReader<R> {
         if crc32(&json) != crc {
             return Err(wrong(8, "the header is damaged (its checksum is wrong)".to_owned()));
         }
-        let header: RecordingHeader = serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
+        let header: RecordingHeader =
+            serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
         if header.logical_block == 0 {
             return Err(wrong(16, "the header has a logical block of 0 bytes".to_owned()));
         }
@@ -417,7 +418,14 @@ mod tests {
     use std::sync::OnceLock;
 
     fn header() -> RecordingHeader {
-        RecordingHeader { drive: "x".into(), size: 1 << 40, logical_block: 512, speed: "off".into(), started_unix_ms: 7, tool_version: "0".into() }
+        RecordingHeader {
+            drive: "x".into(),
+            size: 1 << 40,
+            logical_block: 512,
+            speed: "off".into(),
+            started_unix_ms: 7,
+            tool_version: "0".into(),
+        }
     }
 
     fn event() -> impl Strategy<Value = TraceEvent> {

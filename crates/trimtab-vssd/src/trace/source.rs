@@ -1,14 +1,14 @@
 //! Opens a trace in any supported format.
 
 use super::format::MAGIC;
-use super::{TraceEvent, RecordingHeader, RecordingReader};
+use super::{RecordingHeader, RecordingReader, TraceEvent};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_sim::trace::{TraceFormat, Lines, TraceReadOptions, FormatMatch, TextError, Volume};
+use trimtab_sim::trace::{FormatMatch, Lines, TextError, TraceFormat, TraceReadOptions, Volume};
 
 /// Maximum line length of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;

@@ -1,6 +1,6 @@
 //! Converts requests of the ublk driver to requests of the drive.
 
-use crate::request::{Effect, Request, RequestServer, RequestResult};
+use crate::request::{Effect, Request, RequestResult, RequestServer};
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_drive::Extent;

@@ -1,7 +1,7 @@
 //! Plans the option `discard` in system files for `doctor --fix`; each plan changes one line.
 
 use super::fstab::FstabError;
-use super::{CRYPTTAB, Edit, FSTAB, ApplyPlan, System, crypttab, fstab};
+use super::{ApplyPlan, CRYPTTAB, Edit, FSTAB, System, crypttab, fstab};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 

@@ -13,7 +13,7 @@
 //! at the end. A process killed at any moment leaves a directory whose name tells the next
 //! command what to do.
 
-use super::{Edit, ApplyPlan, SHIPPED, System, line_undo};
+use super::{ApplyPlan, Edit, SHIPPED, System, line_undo};
 use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};

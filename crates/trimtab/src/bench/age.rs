@@ -38,7 +38,7 @@ use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::workload::age::{self, Age, AgeSettings};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Blocks, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings as Blocks};
 use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, WorkloadPlan};
 use trimtab_study::study::modelled::describe;
 use trimtab_study::study::policy;

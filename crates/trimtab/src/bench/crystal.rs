@@ -34,7 +34,7 @@ use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, CrystalSettings};
+use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings, Position, Profile};
 
 /// A CrystalDiskMark benchmark.
 #[derive(Clone, Debug)]
@@ -275,7 +275,13 @@ struct CrystalWatch<'a> {
 }
 
 impl<'a> CrystalWatch<'a> {
-    fn new(context: &Context, workload: &Crystal, settings: &CrystalSettings, guard: Option<Guard>, rounds: Option<&'a mut CrystalRounds>) -> Self {
+    fn new(
+        context: &Context,
+        workload: &Crystal,
+        settings: &CrystalSettings,
+        guard: Option<Guard>,
+        rounds: Option<&'a mut CrystalRounds>,
+    ) -> Self {
         let phases_of_a_round = workload.phases_of_a_round() as u64;
         let bar = match settings.until_written {
             Some(until) => Bar::new(context, "crystal", ProgressUnit::Bytes, until.0),

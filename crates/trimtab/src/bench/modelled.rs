@@ -89,7 +89,12 @@ pub struct ModelledJob<'a, W> {
 }
 
 /// Runs the workload on the drive `name`.
-pub fn run<W: FileWorkload>(options: &ModelledVolumeOptions, context: &Context, name: &str, job: ModelledJob<'_, W>) -> anyhow::Result<(Run, RunEnd)> {
+pub fn run<W: FileWorkload>(
+    options: &ModelledVolumeOptions,
+    context: &Context,
+    name: &str,
+    job: ModelledJob<'_, W>,
+) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, job.target, job.header.seed)?;
     let header = under(job.header, &policy);

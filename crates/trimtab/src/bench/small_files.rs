@@ -22,7 +22,7 @@ use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
-use trimtab_sim::workload::postmark::{PostmarkCounts, Postmark, PostmarkSettings, RepeatedPostmark};
+use trimtab_sim::workload::postmark::{Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark};
 use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
 /// A PostMark benchmark.

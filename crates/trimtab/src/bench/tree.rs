@@ -123,8 +123,13 @@ pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode>
         TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
         TargetSpec::Drive(name) => {
             let header = header(request, &source, TargetKind::ModelledVolume);
-            let job =
-                ModelledJob { target: &request.target, workload_name: "tree", workload: &mut workload.clone(), header, metrics: tree::metrics };
+            let job = ModelledJob {
+                target: &request.target,
+                workload_name: "tree",
+                workload: &mut workload.clone(),
+                header,
+                metrics: tree::metrics,
+            };
             (modelled::run(&request.model, context, name, job)?, None)
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),

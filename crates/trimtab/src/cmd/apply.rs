@@ -1,7 +1,7 @@
 //! `trimtab apply POLICY PATH`.
 
 use crate::apply::{self, ApplyPlan, System};
-use crate::report::applied::{self, Change, ApplyReport};
+use crate::report::applied::{self, ApplyReport, Change};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;

@@ -35,8 +35,9 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
-        let of =
-            |target: &str, against: &SecondTargetArgs| MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
+        let of = |target: &str, against: &SecondTargetArgs| {
+            MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten())
+        };
         match &self.workload {
             BenchWorkload::Crystal(args) => of(&args.target, &args.against),
             BenchWorkload::Postmark(args) => of(&args.target, &args.against),

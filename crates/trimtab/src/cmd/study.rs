@@ -344,7 +344,13 @@ fn scale(args: &StudyArgs, context: &Context, path: &Path, policies: usize) -> a
 
 /// Keeps the runs of one or more studies, writes the report, prints the answer, and returns
 /// the exit status.
-fn conclude(args: &StudyArgs, context: &Context, studies: &[Study], months: Option<TwinMonths>, began: Instant) -> anyhow::Result<ExitCode> {
+fn conclude(
+    args: &StudyArgs,
+    context: &Context,
+    studies: &[Study],
+    months: Option<TwinMonths>,
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
     let complete = studies.iter().all(|study| study.complete);
     if !complete && studies.iter().all(Study::is_empty) {
         context.remark(NOTHING_FINISHED);

@@ -7,7 +7,7 @@ use super::iops_limit::IopsLimit;
 use super::metrics::Figures;
 use super::selection::{is_steered, never_runs};
 use super::state::{FilesystemState, StateFile};
-use crate::history::{PassEnd, History, TrimPass};
+use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -277,7 +277,8 @@ mod tests {
         }
         assert_eq!((below.model.as_str(), below.firmware.as_deref(), below.fs_type.as_deref()), ("ACME SSD", Some("1.0"), Some("ext4")));
         let trim = Some(TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 });
-        let expected = ReportedProperties { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let expected =
+            ReportedProperties { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
         assert_eq!(below.reported, expected);
         let (_dir, root) = machine(sata, &[("queue/rotational", "1")]);
         let error = UnderlyingDrive::of_path(&root, Path::new("/")).unwrap_err().to_string();

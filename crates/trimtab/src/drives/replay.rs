@@ -78,7 +78,13 @@ impl std::fmt::Display for TrimSource {
 pub type Outcomes = Vec<(String, ReplayOutcome)>;
 
 /// Replays the trace under each policy. Each run is kept as soon as it is finished.
-pub fn run(request: &ReplayRequest, drive: &Drive, spec: &DriveSpec, context: &Context, mut keep: impl FnMut(&Run)) -> anyhow::Result<Outcomes> {
+pub fn run(
+    request: &ReplayRequest,
+    drive: &Drive,
+    spec: &DriveSpec,
+    context: &Context,
+    mut keep: impl FnMut(&Run),
+) -> anyhow::Result<Outcomes> {
     let few = few::superblocks(&drive.spec, spec);
     if let Some(warning) = &few {
         context.remark(&warning.text);

@@ -53,7 +53,14 @@ mod tests {
     use trimtab_vssd::trace::timing::Timing;
 
     fn addresses(mix: Mix) -> Addresses {
-        Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimPattern::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
+        Addresses {
+            pattern: Pattern::Uniform,
+            mix,
+            trims_of: TrimPattern::All,
+            sizes: vec![(4096, 1)],
+            queue_depth: 8,
+            span_permille: 1000,
+        }
     }
 
     fn plan() -> DriveSimulationPlan {
@@ -170,8 +177,12 @@ mod tests {
         let spec = model::sized(drives::load("nvme-tlc-500gb").unwrap().spec, Some(Bytes(20 << 30))).unwrap();
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                DriveSimulationPlan { load: DriveLoad::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let said = |run: &Run, code: &str| run.warnings.iter().any(|warning| warning.code == code);
@@ -194,8 +205,12 @@ mod tests {
         let (geometry, nand) = (flash.geometry.clone(), flash.nand.clone());
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                DriveSimulationPlan { load: DriveLoad::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let early = sequential(5.0);
@@ -222,8 +237,12 @@ mod tests {
         flash.life_throttle = Some(rule);
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                DriveSimulationPlan { load: DriveLoad::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let steady = |run: &Run| run.metrics.iter().find(|metric| metric.name == "write.rate.steady").map(|metric| metric.samples[0]);

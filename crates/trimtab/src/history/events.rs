@@ -1,7 +1,7 @@
 //! Events: what was applied and trimmed on this machine.
 
 use super::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
-use crate::apply::{self, System, PolicyChangeKind};
+use crate::apply::{self, PolicyChangeKind, System};
 use crate::store::{Filter, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;

@@ -248,7 +248,12 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<MendUndo> 
 }
 
 /// Undoes a step and returns a description of the result. `begin` records the start.
-fn take_back_step(step: &MendStep, dry_run: bool, begin: impl FnOnce() -> anyhow::Result<()>, say: &dyn Fn(&str)) -> anyhow::Result<String> {
+fn take_back_step(
+    step: &MendStep,
+    dry_run: bool,
+    begin: impl FnOnce() -> anyhow::Result<()>,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<String> {
     let what = words::told(&step.action).does;
     let machine = Machine::read()?;
     if let Some(why) = why_not(step, &machine) {

@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn empty_transactions_are_announced_too() {
-        let settings = PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
+        let settings =
+            PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
         let (text, _) = output(&settings);
         assert_eq!(
             text,

@@ -123,7 +123,9 @@ impl PostmarkConfig {
             PostmarkSetting::Buffering => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
             PostmarkSetting::BiasRead => settings.bias_read = bias(argument)?,
             PostmarkSetting::BiasCreate => settings.bias_create = bias(argument)?,
-            PostmarkSetting::Report => self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?,
+            PostmarkSetting::Report => {
+                self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?
+            }
             PostmarkSetting::Location => return self.set_location(argument),
             PostmarkSetting::Fsync => self.fsync = word(argument, &[("never", Fsync::Never), ("close", Fsync::Close)])?,
             PostmarkSetting::Direct => self.direct = word(argument, &[("true", true), ("false", false)])?,
@@ -373,8 +375,12 @@ mod tests {
     #[test]
     fn set_location_replaces_adds_and_removes() {
         let location = |path: &str, weight| Location { path: path.into(), weight };
-        let config =
-            after(&[(PostmarkSetting::Location, "old"), (PostmarkSetting::Location, "a b c 4"), (PostmarkSetting::Location, "+d e"), (PostmarkSetting::Location, "+d 2")]);
+        let config = after(&[
+            (PostmarkSetting::Location, "old"),
+            (PostmarkSetting::Location, "a b c 4"),
+            (PostmarkSetting::Location, "+d e"),
+            (PostmarkSetting::Location, "+d 2"),
+        ]);
         assert_eq!(config.locations, [location("a b c", 4), location("d", 1), location("d", 2)]);
         let mut config = config;
         assert!(config.set(PostmarkSetting::Location, Some(b"-d 1")).is_err());
@@ -419,7 +425,12 @@ mod tests {
     fn show_prints_additions_only_if_set() {
         let show = |config: &PostmarkConfig| String::from_utf8(config.show().unwrap().concat()).unwrap();
         assert!(show(&PostmarkConfig::default()).ends_with("Report format is verbose.\n"));
-        let config = after(&[(PostmarkSetting::Fsync, "close"), (PostmarkSetting::Direct, "true"), (PostmarkSetting::Threads, "4"), (PostmarkSetting::Rate, "250")]);
+        let config = after(&[
+            (PostmarkSetting::Fsync, "close"),
+            (PostmarkSetting::Direct, "true"),
+            (PostmarkSetting::Threads, "4"),
+            (PostmarkSetting::Rate, "250"),
+        ]);
         assert!(show(&config).ends_with(
             "verbose.\nFiles are synced before they are closed\nUsing direct I/O\n4 threads will be used\nAt most 250 transactions per second\n"
         ));

@@ -26,7 +26,7 @@ use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::WorkloadPlan;
-use trimtab_sim::workload::postmark::{PostmarkCounts, Leftover, Postmark, PostmarkSettings};
+use trimtab_sim::workload::postmark::{Leftover, Postmark, PostmarkCounts, PostmarkSettings};
 
 /// The most likely seed of leftovers, besides that of the run.
 const SEED_DEFAULT: u32 = 42;

@@ -1,7 +1,7 @@
 //! A PostMark session: reads commands, executes them, and prints the original's output.
 
 use super::classic::{self, Stamps, Totals};
-use super::command::{self, PostmarkCommand, InputLine};
+use super::command::{self, InputLine, PostmarkCommand};
 use super::config::{PostmarkConfig, PostmarkReportFormat};
 use std::ffi::OsStr;
 use std::fs::File;

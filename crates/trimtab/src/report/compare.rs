@@ -6,7 +6,7 @@ use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Si
 use trimtab_sim::analysis::compare::{ComparisonVerdict, MATTERS_FROM, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, Section, Table};
+use trimtab_study::document::{Chart, ChartKind, Document, Section, SectionBlock, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]

@@ -1,6 +1,6 @@
 //! What was mended, in words.
 
-use crate::mend::guided::{RemedyOutcome, FixReport};
+use crate::mend::guided::{FixReport, RemedyOutcome};
 use trimtab_linux::output::lines::prose;
 
 /// The whole report.

@@ -5,7 +5,7 @@ mod crystal;
 mod film;
 mod heat;
 
-pub use crystal::{CrystalRow as CrystalRow, crystal};
+pub use crystal::{CrystalRow, crystal};
 pub use film::film;
 pub use heat::{SHADES, TRIMMING, heat};
 
@@ -14,7 +14,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use trimtab_study::document::{Chart, ChartKind, ScatterPoint, ChartLine, Mark};
+use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, ScatterPoint};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);
@@ -87,7 +87,9 @@ fn draw_lines(
     log: bool,
 ) -> Result<bool, DrawError> {
     let points = || lines.iter().flat_map(|line| line.points.iter());
-    let (Some(x), Some(y)) = (AxisScale::across(points().map(|p| p.0)), AxisScale::up(points().map(|p| p.1), log)) else { return Ok(false) };
+    let (Some(x), Some(y)) = (AxisScale::across(points().map(|p| p.0)), AxisScale::up(points().map(|p| p.1), log)) else {
+        return Ok(false);
+    };
     let y = y.with_room_for(marks.len());
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
@@ -294,7 +296,8 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[S
     let room = ((high - low) * 0.12).max(0.5);
     let x = AxisScale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
     let heights = || placed.iter().map(|(dot, _)| dot.y);
-    let Some(y) = AxisScale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| AxisScale::up(heights(), false))
+    let Some(y) =
+        AxisScale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| AxisScale::up(heights(), false))
     else {
         return Ok(false);
     };

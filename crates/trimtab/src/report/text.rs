@@ -9,7 +9,8 @@ use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    StudyAnswer, SectionBlock, Chart, ChartKind, ColumnUse, Document, Findings, ChartLine, Mark, NoteKind, Table, RecommendationLine, dots_table, read_as,
+    Chart, ChartKind, ChartLine, ColumnUse, Document, Findings, Mark, NoteKind, RecommendationLine, SectionBlock, StudyAnswer, Table,
+    dots_table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -419,8 +420,10 @@ mod tests {
     fn drawn(lines: Vec<ChartLine>, width: Option<usize>) -> String {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
-        let document =
-            Document { sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])], ..Document::default() };
+        let document = Document {
+            sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])],
+            ..Document::default()
+        };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
     }
 

@@ -115,7 +115,8 @@ impl Possibilities {
     /// All policies; `as-mounted` is the baseline.
     pub fn offers(&self) -> Vec<Offer> {
         let offer = |policy: &str, obstacle: Option<OmissionReason>| Offer { policy: policy.to_owned(), obstacle };
-        let (trim, remount) = (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
+        let (trim, remount) =
+            (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
         let as_mounted = offer(policy::AS_MOUNTED, None);
         let mut offers = if self.discard.is_on() {
             vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]

@@ -151,10 +151,12 @@ pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -
 mod tests {
     use super::*;
     use trimtab_study::study::recommendation::Recommendation;
-    use trimtab_study::study::untried::{StudyPart, OmissionReason};
+    use trimtab_study::study::untried::{OmissionReason, StudyPart};
 
     fn study(target: &str, untried: &[&str]) -> Study {
-        let untried = untried.iter().map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
+        let untried = untried
+            .iter()
+            .map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
         Study { target: target.to_owned(), complete: true, untried: untried.collect(), ..Study::default() }
     }
 

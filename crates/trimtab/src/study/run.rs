@@ -20,14 +20,14 @@ use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::simulate::Watcher;
-use trimtab_study::study::cells::{StudyCell, StudyExtent, Question};
+use trimtab_study::study::cells::{Question, StudyCell, StudyExtent};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
 use trimtab_study::study::modelled::Setup;
 use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::trials::{self, Breadth, Trials};
-use trimtab_study::study::untried::{StudyPart as StudyPart, OmissionReason, OmittedPart};
+use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: a hash of everything that determines its result.
@@ -508,7 +508,8 @@ mod tests {
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
         let untried = [("batched", "needs root"), ("online", "the device is gone")];
-        let untried = untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
+        let untried =
+            untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
         assert_eq!(study.untried, untried);
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::cells::StudyCell;
-use trimtab_study::study::modelled::{UsedVolume, Setup};
+use trimtab_study::study::modelled::{Setup, UsedVolume};
 use trimtab_study::study::problem::StudyError;
 
 /// A snapshot is kept only with this many times its drive's memory: two active drives, a copy

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::detail;
-use trimtab_study::sweep::table::{self, Column, CellOutcome, SweepRow};
+use trimtab_study::sweep::table::{self, CellOutcome, Column, SweepRow};
 use trimtab_study::sweep::{MODEL, Plan, short_hash};
 
 /// A table of results.
@@ -393,7 +393,8 @@ fn text_in(dir: &Dir, name: &str) -> anyhow::Result<String> {
 }
 
 fn about_in(dir: &Dir) -> anyhow::Result<SweepDescription> {
-    let about: SweepDescription = serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
+    let about: SweepDescription =
+        serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
     // The hash becomes part of file names.
     let is_hash = about.plan.len() == 32 && about.plan.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { Ok(about) } else { Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into()) }

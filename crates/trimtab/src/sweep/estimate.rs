@@ -1,7 +1,7 @@
 //! The cost of a plan: cells, time and memory.
 
 use super::calibrate::Calibration;
-use super::{ValidatedPlan, Examination};
+use super::{Examination, ValidatedPlan};
 use crate::drives::crew::processors;
 use crate::report::layout::on_screen;
 use trimtab_drive::units::{Bytes, Nanos, grouped};

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_study::sweep::{TraceReplayOptions, Sources, hex, settings, short_hash};
+use trimtab_study::sweep::{Sources, TraceReplayOptions, hex, settings, short_hash};
 use trimtab_vssd::trace::timing;
 
 /// Drives and traces of one plan. Paths are relative to the plan's directory.

@@ -5,7 +5,7 @@ use super::ManualTrimRequest;
 use super::outcome::{FilesystemOutcome, SendEstimate, finish};
 use super::progress::{show, view};
 use super::whole::whole;
-use crate::history::{PassEnd, History, TrimPass};
+use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -38,7 +38,12 @@ pub enum PathOutcome {
 
 /// Trims the filesystem of `path` unless `trimmed` (pairs of id and path) already contains
 /// it.
-pub fn trim_one(request: &ManualTrimRequest, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<PathOutcome> {
+pub fn trim_one(
+    request: &ManualTrimRequest,
+    path: &Path,
+    trimmed: &mut Vec<(String, String)>,
+    context: &Context,
+) -> anyhow::Result<PathOutcome> {
     // Those of fstab have not been asked yet.
     mount_check::require_answers(&[path])?;
     refuse_files(path)?;

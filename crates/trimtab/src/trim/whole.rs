@@ -21,7 +21,12 @@ use trimtab_sim::policy::{Driver, IdleSettings, RefusalAction, RefusalLimits, Tu
 const PATIENCE: RefusalLimits = RefusalLimits { tries: 1, windows: 8 };
 
 /// Trims all windows under the policy, starting where an interrupted pass stopped.
-pub fn whole(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context, outcome: &mut FilesystemOutcome) -> anyhow::Result<Account> {
+pub fn whole(
+    request: &ManualTrimRequest,
+    fs: &mut Filesystem,
+    context: &Context,
+    outcome: &mut FilesystemOutcome,
+) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file
         .load(unix_now().0 / 1_000_000_000)

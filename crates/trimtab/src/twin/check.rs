@@ -21,7 +21,7 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::document::{NarrowLayout, Table};
-use trimtab_study::learn::predict::{Area, WorkloadFigure, Prediction, SIZE, ResidualDeviation, What, churn, figures, predictions};
+use trimtab_study::learn::predict::{Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions};
 use trimtab_study::sweep::hex;
 
 /// A twin to check.
@@ -368,7 +368,8 @@ mod tests {
     #[test]
     fn compared_pairs_prediction_with_its_figure() {
         let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
-        let (lines, missing) = compared(&predicted, &[MeasuredFigure::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
+        let (lines, missing) =
+            compared(&predicted, &[MeasuredFigure::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
         assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
         assert_eq!(missing, ["time of 'trims' was predicted, but the drive has none"]);
     }
@@ -377,7 +378,8 @@ mod tests {
     fn prediction_error_is_worded_without_sign() {
         let said = |median: f64, value: f64| {
             let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
-            CheckLine { prediction, measured: MeasuredFigure::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }.off_in_words()
+            CheckLine { prediction, measured: MeasuredFigure::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }
+                .off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
         // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.

@@ -30,7 +30,7 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::learn::candidate::Candidate;
-use trimtab_study::learn::fit::{FitResult, ProbeFunction, CandidateEvaluator};
+use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 use trimtab_study::learn::{Budget, Observation, Observer};
 

@@ -12,11 +12,11 @@ use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::{Source, SourceKind};
 use trimtab_drive::{Command, Extent, model};
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_study::learn::candidate::{Candidate, FIELDS, HiddenProperties, DriveKind, NUMBERS, at};
+use trimtab_study::learn::candidate::{Candidate, DriveKind, FIELDS, HiddenProperties, NUMBERS, at};
 use trimtab_study::learn::fit::CandidateEvaluator;
 use trimtab_study::learn::fit::rates::{self, RateFit};
 use trimtab_study::learn::lab::ProbeSession;
-use trimtab_study::learn::probes::{DEPTH_MAX, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::probes::{AccessPath, DEPTH_MAX, Findings, ProbePlan};
 use trimtab_study::learn::{Budget, Observation, ReportedProperties, TrimLimits, classes};
 
 /// Columns of docs/real-drives.csv: bytes or operations per second.
@@ -189,7 +189,11 @@ fn kinds(measured: &CatalogueRates, plan: &ProbePlan) -> Vec<Candidate> {
             [1_u32, 2, 4].into_iter().flat_map(move |planes| [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10)))
         }) {
             if dies >= channels && dies / channels <= 16 {
-                all.push(start(measured, plan, DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND }));
+                all.push(start(
+                    measured,
+                    plan,
+                    DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND },
+                ));
             }
         }
     }

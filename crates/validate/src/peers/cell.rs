@@ -2,7 +2,7 @@
 
 use super::load::PeerLoad;
 use super::policy::Peer;
-use super::used::{PeerTarget, PeerStart, known};
+use super::used::{PeerStart, PeerTarget, known};
 use anyhow::ensure;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Cell-by-cell comparison of two policies.
 
-use super::cell::{PeerCell, IDLE_UNLIMITED};
+use super::cell::{IDLE_UNLIMITED, PeerCell};
 use std::fmt;
 use trimtab_drive::units::Nanos;
 

@@ -125,7 +125,8 @@ impl PeerStart {
         let none = PolicySpec::None.build(&PolicyState::default());
         let mut target = SteeredVolume::new(volume, none, WRITTEN_STEP);
         let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
-        let mut work = TurnoverState { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
+        let mut work =
+            TurnoverState { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
         work.fill_up(&mut target, &small)?;
         work.wear(&mut target, (small.spec.capacity_bytes as f64 * wear) as u64)?;
         Ok(Self { name: drive.spec.name.clone(), small, target, work })

@@ -12,9 +12,9 @@ use trimtab_sim::op::Payload;
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
-use trimtab_sim::workload::age::{Age, AgeSettings as AgeSettings};
+use trimtab_sim::workload::age::{Age, AgeSettings};
 use trimtab_sim::workload::crystal::figures::rate;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Writes, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings as Writes};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const TEST_NAME: &str = "test-file";
@@ -23,7 +23,12 @@ const AGEING_FILE: Bytes = Bytes(1 << 30);
 const AGEING_TIME: Nanos = Nanos::from_secs(60);
 const AGEING_DEPTH: u32 = 32;
 
-fn blocks(target: &mut PublishedTarget, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
+fn blocks(
+    target: &mut PublishedTarget,
+    path: &str,
+    workload: &mut dyn BlockWorkload,
+    depth: u32,
+) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
     let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentEvents).complete()?;
     if interrupt::requested() {

@@ -1,6 +1,6 @@
 //! Comparison of published and modelled results.
 
-use super::score::{self, ScoreRow, Score};
+use super::score::{self, Score, ScoreRow};
 use super::spec::{Configuration, ModelledFigures, PastScore, PublishedData, PublishedWorkload, number};
 use super::{blocks, crystal, files, sustained};
 use serde::Serialize;

@@ -31,7 +31,13 @@ pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
 pub(super) type PublishedTarget = SteeredVolume<Box<dyn model::Model>>;
 
 /// A new drive with a new filesystem, filled as configured.
-pub fn volume(plan: &PublishedData, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<PublishedTarget> {
+pub fn volume(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    online: bool,
+    seed: u64,
+) -> anyhow::Result<PublishedTarget> {
     let model = model::build(&drive.spec, seed)?;
     let mut spec = plan.filesystem(configuration)?;
     spec.mkfs.discard &= model.supports_trim();

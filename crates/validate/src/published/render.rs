@@ -1,7 +1,7 @@
 //! Formats the comparison: cells and sentences for the screen, and the Markdown document.
 
-use super::comparison::{PublishedComparison, Order};
-use super::score::{FITTED_TARGET_PERCENT, PublishedFigure, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, ScoreRow, Tally};
+use super::comparison::{Order, PublishedComparison};
+use super::score::{FITTED_TARGET_PERCENT, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, PublishedFigure, ScoreRow, Tally};
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;

@@ -247,7 +247,9 @@ pub fn join_repeats(rows: &mut [ScoreRow]) {
     for later in 1..rows.len() {
         for at in 0..rows[later].figures.len() {
             let figure = &rows[later].figures[at];
-            let Some(modelled) = figure.modelled.filter(|_| matches!(figure.kind, FigureKind::Predicted | FigureKind::HeldOut)) else { continue };
+            let Some(modelled) = figure.modelled.filter(|_| matches!(figure.kind, FigureKind::Predicted | FigureKind::HeldOut)) else {
+                continue;
+            };
             let (outcome, name) = (figure.outcome, figure.name.clone());
             let same = |other: &PublishedFigure| {
                 let scored = matches!(other.kind, FigureKind::Predicted | FigureKind::HeldOut | FigureKind::Fitted { .. });
@@ -356,7 +358,8 @@ mod tests {
     #[test]
     fn repeated_figures_count_once_with_worst_outcome() {
         let plan = plan();
-        let create = |seconds| ModelledFigures::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
+        let create =
+            |seconds| ModelledFigures::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
         let rows = |second: f64| {
             let [a, b] = ["OCZ Vertex 2 LE, noatime", "OCZ Vertex 2 LE, atime"].map(|name| named(&plan, name));
             let mut rows = vec![row(&plan, a, &create(3.2)).unwrap(), row(&plan, b, &create(second)).unwrap()];

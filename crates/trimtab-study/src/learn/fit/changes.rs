@@ -213,8 +213,13 @@ mod tests {
     /// channel is 40 µs, at 102.4 MB/s, and 120 µs remain for the cell.
     #[test]
     fn divided_keeps_the_latency_of_a_lone_read() {
-        let reported =
-            ReportedProperties { capacity_bytes: 120_000_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim: None };
+        let reported = ReportedProperties {
+            capacity_bytes: 120_000_000_000,
+            logical_block_bytes: 512,
+            queue_depth: 32,
+            full_duplex: false,
+            trim: None,
+        };
         let mut from = classes::draw(&mut Stream::new(1, "a drive"), &reported);
         (from.kind.slc, from.kind.unit_bytes) = (false, 4096);
         (from.logs[at::READ], from.logs[at::CHANNEL]) = (libm::log(60e3), libm::log(40.96e6));

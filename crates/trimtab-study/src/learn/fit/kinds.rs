@@ -3,7 +3,7 @@
 use super::super::candidate::{Candidate, DriveKind};
 use super::super::invert::{invert, unit_written};
 use super::changes::{arrangements, divided, mapped_by, neighbours, other_families, scattered_from};
-use super::{GAIN_MIN, Point, FitProblem, ROUNDS};
+use super::{FitProblem, GAIN_MIN, Point, ROUNDS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 

@@ -2,7 +2,7 @@
 //! whole rows, the slower of two limits) that difference quotients cannot follow.
 
 use super::super::candidate::{Candidate, NUMBERS};
-use super::{GAIN_MIN, Point, FitProblem};
+use super::{FitProblem, GAIN_MIN, Point};
 use alloc::vec::Vec;
 
 /// Changes of the logarithm of one number; the others are adapted.

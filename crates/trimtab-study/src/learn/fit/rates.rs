@@ -1,6 +1,6 @@
 //! Fits the numbers of given kinds to a few published rates, without probes.
 
-use super::{Point, FitProblem, ProbeFunction, Trials, CandidateEvaluator, explained_by};
+use super::{CandidateEvaluator, FitProblem, Point, ProbeFunction, Trials, explained_by};
 use crate::learn::candidate::{Candidate, NUMBERS};
 use crate::learn::classes;
 use crate::learn::probes::{Findings, ProbePlan};
@@ -28,7 +28,13 @@ pub struct RateFit {
 }
 
 /// Fits the numbers of `kinds` to `found`. `None` if every candidate is impossible.
-pub fn fit(found: &Findings, plan: &ProbePlan, kinds: Vec<Candidate>, show: &ProbeFunction<'_>, tries: &dyn CandidateEvaluator) -> Option<RateFit> {
+pub fn fit(
+    found: &Findings,
+    plan: &ProbePlan,
+    kinds: Vec<Candidate>,
+    show: &ProbeFunction<'_>,
+    tries: &dyn CandidateEvaluator,
+) -> Option<RateFit> {
     let mut observer = ();
     let trials = Trials { tries, observer: &mut observer, tried: 0 };
     let mut problem = FitProblem { plan, found, priors: classes::priors(&plan.reported), trials, show, loose: 1.0 };

@@ -12,7 +12,10 @@ use super::super::invert;
 use super::super::lab::ProbeSession;
 use super::super::probes::{self, Findings, ProbePlan};
 use super::linear::Matrix;
-use super::{FitResult, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, CandidateEvaluator, chi_squared_99, explained_by, off_by, pick, points};
+use super::{
+    CandidateEvaluator, FitResult, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, chi_squared_99, explained_by, off_by, pick,
+    points,
+};
 use crate::study::small::SmallDrive;
 use alloc::vec;
 use alloc::vec::Vec;

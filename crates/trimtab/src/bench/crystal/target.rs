@@ -48,7 +48,13 @@ pub enum CrystalTarget {
 
 impl CrystalTarget {
     /// Checks everything first, then opens the target of `spec`.
-    pub fn open(request: &CrystalRequest, context: &Context, spec: &TargetSpec, settings: &CrystalSettings, workload: &Crystal) -> anyhow::Result<Self> {
+    pub fn open(
+        request: &CrystalRequest,
+        context: &Context,
+        spec: &TargetSpec,
+        settings: &CrystalSettings,
+        workload: &Crystal,
+    ) -> anyhow::Result<Self> {
         let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
         let options = BlockOptions {
             queue_depth_max,

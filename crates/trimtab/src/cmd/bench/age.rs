@@ -1,6 +1,6 @@
 //! `trimtab bench age [TARGET]`.
 
-use super::{SecondTargetArgs, ModelArgs};
+use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::age::AgeRequest;
 use crate::cmd::options::SafetyArgs;
 use trimtab_drive::units::{Bytes, Nanos};

@@ -1,7 +1,7 @@
 //! `trimtab bench crystal [TARGET]`.
 
 use super::SecondTargetArgs;
-use crate::bench::crystal::{EarlierRoundsMode, CrystalRequest};
+use crate::bench::crystal::{CrystalRequest, EarlierRoundsMode};
 use crate::cmd::options::{Choice, DestroyArgs, SafetyArgs};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;

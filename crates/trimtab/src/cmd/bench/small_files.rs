@@ -1,6 +1,6 @@
 //! `trimtab bench postmark [TARGET]`.
 
-use super::{SecondTargetArgs, ModelArgs};
+use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::small_files::PostmarkBenchRequest;
 use crate::cmd::options::{Choice, SafetyArgs};
 use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};

@@ -1,7 +1,7 @@
 //! `trimtab bench tree [TARGET]`.
 
-use super::{SecondTargetArgs, ModelArgs};
-use crate::bench::tree::{TreeRequest, SourceRequest};
+use super::{ModelArgs, SecondTargetArgs};
+use crate::bench::tree::{SourceRequest, TreeRequest};
 use crate::cmd::options::SafetyArgs;
 use crate::store::Reference;
 use std::path::PathBuf;

@@ -117,7 +117,9 @@ pub fn run(args: &DriveAttachArgs, context: &Context) -> anyhow::Result<ExitCode
 
 fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
-    if without_root && !(matches!(args.transport.0, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
+    if without_root
+        && !(matches!(args.transport.0, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users())
+    {
         return Err(UsageError::new("a block device can only be attached by root")
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
             .into());

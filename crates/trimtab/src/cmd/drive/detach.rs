@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{ControlCommand, Client};
-use trimtab_vssd::runtime::{self, RuntimeEntry, ServerRecord, Runtime, RuntimeState};
+use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState, ServerRecord};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +58,8 @@ pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode
 /// Asks the server to detach, and waits until it has ended, so that its data file can be used
 /// again. Returns data that could not be kept.
 fn ask_server(entry: &RuntimeEntry, record: &ServerRecord, force: bool) -> anyhow::Result<Option<String>> {
-    let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
+    let asked =
+        Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
         Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),

@@ -112,7 +112,8 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         1,
         &json!({ "drives": entries, "data_center": data_center, "measured": measured, "twins": twins, "notes": odd }),
         || {
-            let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
+            let mut table =
+                Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
             for entry in entries.iter().chain(&data_center) {
                 let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
                 table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{ControlCommand, Client};
+use trimtab_vssd::control::{Client, ControlCommand};
 use trimtab_vssd::runtime::{Runtime, RuntimeState};
 
 const EXAMPLES: &str = "\

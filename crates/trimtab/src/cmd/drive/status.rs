@@ -4,8 +4,8 @@ use crate::report::virtual_ssd;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::{self, Context};
-use trimtab_vssd::control::{ControlCommand, Client};
-use trimtab_vssd::runtime::{self, RuntimeEntry, Runtime, RuntimeState};
+use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState};
 use trimtab_vssd::status::Status;
 
 const EXAMPLES: &str = "\

@@ -124,7 +124,11 @@ pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
 }
 
 /// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not proved.
-fn gate<'a>(args: &ResultsCompareArgs, rows: impl Iterator<Item = (String, &'a ComparisonRow)>, context: &Context) -> anyhow::Result<ExitCode> {
+fn gate<'a>(
+    args: &ResultsCompareArgs,
+    rows: impl Iterator<Item = (String, &'a ComparisonRow)>,
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
     let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
     let missing: Vec<&str> =

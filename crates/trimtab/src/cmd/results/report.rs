@@ -92,8 +92,11 @@ fn compared(studies: &[StoredStudy], wanted: &dyn Fn(&Study) -> bool) -> Documen
     let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
     let verdicts: Vec<Option<Verdict<'_>>> =
         studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Verdict::of)).collect();
-    let named =
-        ids.iter().zip(&verdicts).zip(&labels).filter_map(|((id, verdict), label)| Some(LabelledStudy { label, id, verdict: verdict.as_ref()? }));
+    let named = ids
+        .iter()
+        .zip(&verdicts)
+        .zip(&labels)
+        .filter_map(|((id, verdict), label)| Some(LabelledStudy { label, id, verdict: verdict.as_ref()? }));
     study_comparison::document(&named.collect::<Vec<_>>(), &ComparisonOptions::default())
 }
 

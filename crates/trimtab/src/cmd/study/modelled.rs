@@ -1,6 +1,6 @@
 //! `trimtab study drive:NAME`.
 
-use super::{StudyArgs, QuestionArg, checkpoints, conclude};
+use super::{QuestionArg, StudyArgs, checkpoints, conclude};
 use crate::drives;
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run::{self, ModelledStudy};
@@ -66,7 +66,8 @@ fn asked(args: &StudyArgs) -> StudyRequest {
     asked.deleting = args.asks(QuestionArg::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent = StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), tuning: args.asks(QuestionArg::Tuning), ..asked.extent };
+    asked.extent =
+        StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), tuning: args.asks(QuestionArg::Tuning), ..asked.extent };
     if !args.questions.is_empty() {
         asked.assumptions = args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);
     }

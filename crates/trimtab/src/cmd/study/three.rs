@@ -2,7 +2,7 @@
 //! policy matters and where it does not.
 
 use super::modelled;
-use super::{StudyArgs, QuestionArg, checkpoints, conclude};
+use super::{QuestionArg, StudyArgs, checkpoints, conclude};
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run;
 use anyhow::Context as _;
@@ -45,7 +45,8 @@ fn asked(args: &StudyArgs) -> StudyRequest {
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent = StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(QuestionArg::Ageing), tuning: false };
+    let extent =
+        StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(QuestionArg::Ageing), tuning: false };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,

@@ -9,7 +9,7 @@ use trimtab_drive::usage::quoted;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{StudyAnswer, ColumnUse, FullReportReference, Note, NoteKind, RowUse, Table, RecommendationLine};
+use trimtab_study::document::{ColumnUse, FullReportReference, Note, NoteKind, RecommendationLine, RowUse, StudyAnswer, Table};
 use trimtab_study::study::metrics::{
     AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples, setting,
 };

@@ -8,7 +8,9 @@ use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;
 use trimtab_sim::run::shown::{headline, quantity, ratio};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, ScatterPoint, Film, LatencyHeatmap, Section, Table, RecommendationLine};
+use trimtab_study::document::{
+    Chart, ChartKind, Document, Film, LatencyHeatmap, RecommendationLine, ScatterPoint, Section, SectionBlock, Table,
+};
 use trimtab_study::study::ageing::{BURST_SERIES, CYCLES_PER_TB, RATE_STEADY, WAF_SERIES, WAF_STEADY};
 use trimtab_study::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, fills, mean, setting};

@@ -2,7 +2,7 @@
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
 use super::round::{Round, sentence};
-use super::{TwinLearnRequest, LearnProgress};
+use super::{LearnProgress, TwinLearnRequest};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::target_spec::TargetSpec;
@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::space;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::learned::{LearnMeasurements, time, too_little};
-use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, AccessPath, Findings, ProbePlan};
 use trimtab_study::learn::rounds::{CombinedFindings, together};
 use trimtab_study::learn::{self, Budget};
 

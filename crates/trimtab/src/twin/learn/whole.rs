@@ -3,7 +3,7 @@
 
 use super::super::probed_area::AreaRequest;
 use super::round::{WholeDrive, sentence};
-use super::{TwinLearnRequest, LearnProgress};
+use super::{LearnProgress, TwinLearnRequest};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
@@ -19,7 +19,7 @@ use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::ProbeTarget as _;
 use trimtab_study::learn::probes::ProbePlan;
-use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, ProbeRegion};
+use trimtab_study::learn::probes::whole::{ProbeRegion, SHARE_MIN, WRITES_EIGHTHS};
 use trimtab_study::learn::{self, Budget};
 
 /// Size of one TRIM request.
@@ -70,7 +70,12 @@ pub fn on_a_drive(
 
 /// The share of the drive to use. Determined before anything is written, and refused if
 /// consent is impossible later.
-pub fn allowed_part(request: &TwinLearnRequest, context: &Context, spec: &TargetSpec, below: &UnderlyingDrive) -> anyhow::Result<ProbeRegion> {
+pub fn allowed_part(
+    request: &TwinLearnRequest,
+    context: &Context,
+    spec: &TargetSpec,
+    below: &UnderlyingDrive,
+) -> anyhow::Result<ProbeRegion> {
     let part = part(request, spec, below)?;
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
@@ -88,9 +93,9 @@ fn part(request: &TwinLearnRequest, spec: &TargetSpec, below: &UnderlyingDrive) 
         TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
         _ => of,
     };
-    let allowed = request
-        .write_limit
-        .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+    let allowed = request.write_limit.map_or(u64::MAX, |limit| {
+        (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8)
+    });
     // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;

@@ -3,8 +3,8 @@
 
 use super::super::changes::neighbours;
 use super::super::kinds::family;
-use super::super::{FitResult, Point, FitProblem as Part, Trials, shown};
-use super::{WholeFitProblem, WORSE_MAX, discrete_variants, priors};
+use super::super::{FitProblem as Part, FitResult, Point, Trials, shown};
+use super::{WORSE_MAX, WholeFitProblem, discrete_variants, priors};
 use crate::learn::candidate::{Candidate, DriveKind};
 use crate::learn::classes;
 use crate::learn::invert;
