@@ -175,7 +175,6 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Layers that do not benefit from discards: hard disks, and layers that stand only on such
     /// layers. `stack` must be the diagnosed stack.
-    #[must_use]
     pub fn without_use(&self, stack: &Stack) -> Vec<usize> {
         let mut without: Vec<usize> = Vec::new();
         // The lowest layers come last.
@@ -190,7 +189,6 @@ impl Diagnosis {
     }
 
     /// True if the subject is a mounted filesystem that does not respond.
-    #[must_use]
     pub fn is_silent(&self) -> bool {
         self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
     }
@@ -204,7 +202,6 @@ impl Diagnosis {
     }
 
     /// All steps of the most important remedy, in one line.
-    #[must_use]
     pub fn first_remedy(&self) -> Option<String> {
         self.worth_mending().into_iter().find_map(|finding| finding.remedy.as_ref()).map(Remedy::line)
     }
@@ -281,7 +278,6 @@ impl<'a> Doctor<'a> {
     }
 
     /// Diagnoses a mounted filesystem whose stack is known.
-    #[must_use]
     pub fn examine_mount(&self, mount: &Mount, stack: &Stack) -> Diagnosis {
         self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
     }
@@ -396,13 +392,11 @@ fn excuse(layers: &mut [LayerReport]) {
 }
 
 /// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
-#[must_use]
 pub fn trim_units(root: &Root) -> (bool, bool) {
     mechanisms::TrimMechanisms::read(root).enabled()
 }
 
 /// Returns false only for filesystem types known to be unable to discard.
-#[must_use]
 pub fn can_discard(fs_type: &str) -> bool {
     filesystem::can_discard(fs_type)
 }
@@ -410,13 +404,11 @@ pub fn can_discard(fs_type: &str) -> bool {
 /// Returns whether a filesystem discards freed space by itself with the options in force.
 /// mountinfo omits a default stored in the filesystem (`tune2fs -o discard`); this function
 /// includes it.
-#[must_use]
 pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     filesystem::online(root, mount, stack) != filesystem::OnlineDiscardMode::Off
 }
 
 /// Path of `lifetime_write_kbytes` of ext4 and f2fs, by device name.
-#[must_use]
 pub fn lifetime_counter(fs_type: &str, device: &str) -> PathBuf {
     Path::new("/sys/fs").join(fs_type).join(device).join("lifetime_write_kbytes")
 }

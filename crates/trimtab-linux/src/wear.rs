@@ -113,7 +113,6 @@ impl WafCounters {
     }
 
     /// Write amplification over the drive's life; `None` before both counters have moved.
-    #[must_use]
     pub fn lifetime(&self) -> Option<Waf> {
         (self.host > 0 && self.nand > 0).then(|| {
             let (host, nand) = (self.host as f64, self.nand as f64);
@@ -125,7 +124,6 @@ impl WafCounters {
 
     /// Write amplification since `before`. `None` if the sources differ, a counter went back, or
     /// the host has written nothing.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Option<Waf> {
         if self.source != before.source || self.unit != before.unit {
             return None;

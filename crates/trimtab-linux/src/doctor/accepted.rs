@@ -72,7 +72,6 @@ impl Diagnosis {
     }
 
     /// Exit status of `trimtab doctor`: an accepted verdict counts as success.
-    #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.is_verdict_accepted { 0 } else { self.verdict.kind.exit_status() }
     }

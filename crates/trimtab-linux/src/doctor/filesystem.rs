@@ -325,7 +325,6 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
 }
 
 /// The online discard mode, from the options in force.
-#[must_use]
 pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => {

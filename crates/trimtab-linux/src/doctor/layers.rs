@@ -413,7 +413,6 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str
 /// The arguments of a dm-integrity target with or without `allow_discards`: device, first
 /// sector, tag size, mode, number of options, options. `None` if the table does not define
 /// the target completely: keys, another device, a recalculation in progress.
-#[must_use]
 pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
     const WORD: &str = "allow_discards";

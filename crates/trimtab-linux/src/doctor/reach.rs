@@ -23,7 +23,6 @@ pub enum VerdictKind {
 
 impl VerdictKind {
     /// Exit status of `trimtab doctor`.
-    #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
             Self::Reaches | Self::NotNeeded => 0,

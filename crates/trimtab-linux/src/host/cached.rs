@@ -65,7 +65,6 @@ impl DirectWatch {
     }
 
     /// Returns a warning if the direct I/O since the start cannot have come from a drive.
-    #[must_use]
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
         let reached =

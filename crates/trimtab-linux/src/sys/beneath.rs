@@ -39,7 +39,6 @@ const ATTEMPTS: u32 = 64;
 
 /// Returns this process's umask, or `None` if /proc does not report it. Reading it with
 /// umask(2) would change it.
-#[must_use]
 pub fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
@@ -222,7 +221,6 @@ impl Dir {
     }
 
     /// Path of the directory when it was opened; for messages.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -230,7 +228,6 @@ impl Dir {
     /// Returns a path to `name` in this directory, for system calls that take no directory
     /// descriptor. The path stays correct if the directory is renamed. It is valid only while
     /// this `Dir` is open.
-    #[must_use]
     pub fn reach(&self, name: impl AsRef<OsStr>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name.as_ref())
     }
@@ -475,7 +472,6 @@ impl Dir {
 
     /// True if `found` is a name that [`Dir::write_atomically`] uses for its temporary file for
     /// `name`.
-    #[must_use]
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
         let random = |found: &[u8]| {
             let rest = found.strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;

@@ -10,7 +10,6 @@ pub fn unix_ms() -> u64 {
 
 /// Nanoseconds since 1970 UTC; 0 if the clock is set earlier. Policies whose state survives a
 /// restart use this clock.
-#[must_use]
 pub fn unix_now() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -108,7 +108,6 @@ fn look(path: &CStr) -> ! {
 
 /// Returns the paths that do not respond within [`PATIENCE`], all checked concurrently. After
 /// an interrupt, also returns the paths that have not responded yet.
-#[must_use]
 pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     let mut silent = Vec::new();
     for some in paths.chunks(AT_ONCE) {

@@ -16,13 +16,11 @@ pub struct NullFiles {
 
 impl NullFiles {
     /// Starts its clock now.
-    #[must_use]
     pub fn new() -> Self {
         Self::with_epoch(Instant::now())
     }
 
     /// Uses a clock that started at `started`, for targets that share one.
-    #[must_use]
     pub const fn with_epoch(started: Instant) -> Self {
         Self { started }
     }
@@ -125,7 +123,6 @@ pub struct NullBlocks {
 
 impl NullBlocks {
     /// A target of `size` bytes in blocks of 512.
-    #[must_use]
     pub fn new(size: Bytes) -> Self {
         let info = BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
         Self { started: Instant::now(), info, issued: Vec::with_capacity(QUEUE_DEPTH_MAX as usize) }

@@ -70,13 +70,11 @@ impl std::fmt::Display for WindowRefusal {
 
 impl WindowRefusal {
     /// The filesystem or its device has been removed.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         !self.cut_short && matches!(self.errno, Errno::NODEV | Errno::NXIO | Errno::NOENT)
     }
 
     /// Every other window will fail as well.
-    #[must_use]
     pub fn is_final(&self) -> bool {
         const FINAL: [Errno; 7] = [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::BADF];
         self.is_gone() || (!self.cut_short && FINAL.contains(&self.errno))
@@ -217,7 +215,6 @@ impl Filesystem {
     }
 
     /// The mount.
-    #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
     }
@@ -246,19 +243,16 @@ impl Filesystem {
     }
 
     /// The devices below.
-    #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 
     /// The tree that `/sys` is read from.
-    #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
     /// The windows.
-    #[must_use]
     pub fn layout(&self) -> &WindowLayout {
         &self.layout
     }
@@ -276,7 +270,6 @@ impl Filesystem {
 
     /// An id of this filesystem on these devices of this machine, stable over reboots and mount
     /// points. A copy on other devices has another id.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -302,7 +295,6 @@ impl Filesystem {
     }
 
     /// Every device below counts discards.
-    #[must_use]
     pub fn counts(&self) -> bool {
         self.meter.count().is_some()
     }
@@ -315,13 +307,11 @@ impl Filesystem {
 
     /// FITRIM only queues the free space, and a kernel thread sends the discards when the device
     /// is idle (f2fs mounted with discard).
-    #[must_use]
     pub fn sends_later(&self) -> bool {
         sends_later(&self.root, &self.mount, &self.stack)
     }
 
     /// The reason why the filesystem rejects this minimum extent; `None` if it accepts it.
-    #[must_use]
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
         Some(format!(
@@ -342,7 +332,6 @@ impl Filesystem {
     }
 
     /// The minimum extent of the last trim as ext4 keeps it, in blocks.
-    #[must_use]
     pub fn last_least(&self) -> Option<u64> {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
@@ -432,7 +421,6 @@ impl Filesystem {
     /// ext4 sent nothing for the first commands of a group. Either it considers the whole group
     /// trimmed, or the free space there has been used since; then the group is not marked as
     /// trimmed and the next pass covers the rest.
-    #[must_use]
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
         let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.count == 0);
@@ -561,7 +549,6 @@ impl Filesystem {
 
 /// FITRIM of this filesystem only queues the free space, and a kernel thread sends the
 /// discards when the device is idle (f2fs mounted with discard).
-#[must_use]
 pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     mount.fs_type == "f2fs" && crate::doctor::discards_online(root, mount, stack)
 }

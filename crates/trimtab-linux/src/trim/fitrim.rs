@@ -88,7 +88,6 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
 }
 
 /// No device directly below accepts discards. For ntfs3, which [`obstacle`] does not ask.
-#[must_use]
 pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
     let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
     limits.peek().is_some() && limits.all(|limit| limit == Some(0))

@@ -30,7 +30,6 @@ pub struct KernelLog {
 
 impl KernelLog {
     /// For the devices of `stack`.
-    #[must_use]
     pub fn of_stack(stack: &Stack) -> Self {
         let devices = stack.layers.iter().filter(|l| !l.sys.as_os_str().is_empty()).map(|l| l.name.clone()).collect();
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok();
@@ -46,7 +45,6 @@ impl KernelLog {
     }
 
     /// Time for which the log may still suppress errors after recent ones, if it does.
-    #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         let silent_until = self.last_error?.saturating_add(RATE_INTERVAL);
         silent_until.checked_sub(since_boot()).filter(|left| !left.is_zero())

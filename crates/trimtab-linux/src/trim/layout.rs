@@ -67,7 +67,6 @@ impl WindowLayout {
     }
 
     /// Whole block groups, merged if there are too many.
-    #[must_use]
     pub fn ext4(superblock: &ext4::Ext4Superblock, tail: Bytes) -> Self {
         let group = superblock.group_bytes().max(1);
         let groups = superblock.size().div_ceil(group);
@@ -86,7 +85,6 @@ impl WindowLayout {
     }
 
     /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
-    #[must_use]
     pub fn xfs(geometry: &xfs::XfsSizes, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
@@ -109,7 +107,6 @@ impl WindowLayout {
 
     /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
     /// the range, so a window that begins inside a chunk skips that chunk.
-    #[must_use]
     pub fn btrfs(chunks: &[btrfs::BtrfsChunk]) -> Self {
         let mut windows: Vec<TrimWindow> =
             chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();

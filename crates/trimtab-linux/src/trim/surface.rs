@@ -83,7 +83,6 @@ impl Account {
     }
 
     /// The reason why the counts are a minimum.
-    #[must_use]
     pub fn minimum_remark(&self) -> String {
         "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have received more"
             .to_owned()
@@ -96,7 +95,6 @@ impl Account {
 }
 
 /// Marks a count as a lower bound if `is_minimum`.
-#[must_use]
 pub fn at_least(is_minimum: bool, count: &str) -> String {
     format!("{}{count}", if is_minimum { "at least " } else { "" })
 }

@@ -21,19 +21,16 @@ pub struct XfsSizes {
 
 impl XfsSizes {
     /// Bytes per allocation group.
-    #[must_use]
     pub fn group_bytes(&self) -> u64 {
         self.ag_blocks.saturating_mul(self.block_size)
     }
 
     /// Bytes of the data device.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.data_blocks.saturating_mul(self.block_size)
     }
 
     /// Bytes of the realtime device.
-    #[must_use]
     pub fn realtime_bytes(&self) -> u64 {
         self.realtime_blocks.saturating_mul(self.block_size)
     }

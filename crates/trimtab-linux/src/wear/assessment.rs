@@ -82,7 +82,6 @@ pub struct Failure {
 pub type Outcome = (String, anyhow::Result<Reading>);
 
 /// Joins a reading with an earlier one and the warranty.
-#[must_use]
 pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warranty: Option<&Warranty>) -> DriveWear {
     let since = before.map(|before| Since::new(before, &reading));
     let life_left = before.and_then(|before| LifeLeft::new(before, &reading));

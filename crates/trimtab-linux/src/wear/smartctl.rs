@@ -47,7 +47,6 @@ impl std::error::Error for AskError {
 }
 
 /// The installed smartctl.
-#[must_use]
 pub fn find() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|path| path.exists())
 }

@@ -31,7 +31,6 @@ const NAMED_MAX: usize = 3;
 
 /// True if a filesystem gives such names to removed open files. FUSE servers (libfuse) and
 /// NFS clients rename these files until they are closed.
-#[must_use]
 pub fn is_renamed_open_file(name: &[u8]) -> bool {
     [&b".fuse_hidden"[..], b".nfs"].iter().any(|prefix| {
         let number = name.strip_prefix(*prefix);

@@ -42,7 +42,6 @@ pub struct RequestDescriptor {
 
 impl RequestDescriptor {
     /// A descriptor like those that the kernel sends.
-    #[must_use]
     pub const fn new(operation: u32, sector: u64, sectors: u32) -> Self {
         Self { operation, sectors, sector, address: 0 }
     }

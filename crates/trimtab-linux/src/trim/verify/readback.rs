@@ -28,7 +28,6 @@ impl RawDevice {
     }
 
     /// Path of the device.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -63,7 +62,6 @@ pub struct BlockContents {
 
 impl BlockContents {
     /// Number of blocks.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.zero + self.ones + self.written + self.other
     }
@@ -93,7 +91,6 @@ impl BlockContents {
 
 /// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
 /// which a discard can cover. `None` if it has none.
-#[must_use]
 pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let unit = unit.max(BLOCK as u64);
     let start = placed.offset.checked_next_multiple_of(unit)?;
