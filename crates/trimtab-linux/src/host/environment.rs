@@ -183,23 +183,14 @@ pub fn alignment(offset: u64) -> String {
     }
 }
 
+/// Attributes of a queue that can affect figures.
+const QUEUE: &str = "
+    rotational write_cache fua nr_requests logical_block_size physical_block_size optimal_io_size discard_granularity
+    discard_max_bytes discard_max_hw_bytes read_ahead_kb wbt_lat_usec zoned";
+
 fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     let queue = layer.queue();
-    for name in [
-        "rotational",
-        "write_cache",
-        "fua",
-        "nr_requests",
-        "logical_block_size",
-        "physical_block_size",
-        "optimal_io_size",
-        "discard_granularity",
-        "discard_max_bytes",
-        "discard_max_hw_bytes",
-        "read_ahead_kb",
-        "wbt_lat_usec",
-        "zoned",
-    ] {
+    for name in QUEUE.split_ascii_whitespace() {
         fields.add_some(&format!("{prefix}.{name}"), root.read(queue.join(name)));
     }
     let scheduler = root.read(queue.join("scheduler")).map(|all| chosen(&all).to_owned());

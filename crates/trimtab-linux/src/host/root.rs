@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 use super::record::SysrootRecorder;
 use crate::sys::beneath::ResolvedObject;
@@ -46,7 +46,6 @@ pub struct Root {
     directory: OwnedFd,
     live: bool,
     recorder: Option<Mutex<SysrootRecorder>>,
-    wants: OnceLock<Vec<PathBuf>>,
 }
 
 /// A resolved name: the object, its type and permissions, and its path in the tree without links.
@@ -65,12 +64,12 @@ impl ResolvedPath {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None, wants: OnceLock::new() })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None, wants: OnceLock::new() })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
     }
 
     /// The root directory, opened with `O_PATH`.
@@ -81,7 +80,7 @@ impl Root {
     /// The running machine, read through files only, like a recorded tree; keeps everything read
     /// for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), wants: OnceLock::new() })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
     }
 
     /// Everything read so far; `None` if reads are not kept.
@@ -115,11 +114,6 @@ impl Root {
         if let Some(recorder) = &self.recorder {
             what(&mut recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         }
-    }
-
-    /// The directories whose links start units; `find` runs once.
-    pub fn wants(&self, find: impl FnOnce() -> Vec<PathBuf>) -> &[PathBuf] {
-        self.wants.get_or_init(find)
     }
 
     /// The tree is the running machine and system calls may be used in addition to files.
