@@ -38,6 +38,7 @@ mod thin_pool;
 mod timer;
 
 pub use accepted::AcceptedFinding;
+pub use filesystem::can_discard;
 pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
@@ -141,6 +142,31 @@ pub struct LayerReport {
     pub findings: Vec<Finding>,
     /// The layers directly below, as indices into [`Diagnosis::layers`].
     pub below: Vec<usize>,
+}
+
+impl LayerReport {
+    fn set(&mut self, gate: Gate, why: impl Into<String>) {
+        self.gate = gate;
+        self.why = why.into();
+    }
+
+    /// Judges that the layer blocks discards, for a reason that is also a serious finding.
+    fn block(&mut self, code: &'static str, why: impl Into<String>, remedy: Remedy) {
+        self.set(Gate::Blocks, why);
+        self.serious(code, self.why.clone(), remedy);
+    }
+
+    fn note(&mut self, code: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding::new(code, Severity::Note, text));
+    }
+
+    fn caution(&mut self, code: &'static str, text: impl Into<String>, remedy: Remedy) {
+        self.findings.push(Finding::new(code, Severity::Caution, text).remedy(remedy));
+    }
+
+    fn serious(&mut self, code: &'static str, text: impl Into<String>, remedy: Remedy) {
+        self.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+    }
 }
 
 /// Diagnosis of one filesystem or device.
@@ -384,8 +410,7 @@ fn excuse(layers: &mut [LayerReport]) {
         let below = &layers[i].below;
         let idle = !below.is_empty() && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
         if idle && layers[i].gate == Gate::Blocks {
-            layers[i].gate = Gate::NotNeeded;
-            layers[i].why = "nothing below has a use for discards".to_owned();
+            layers[i].set(Gate::NotNeeded, "nothing below has a use for discards");
             layers[i].findings.retain(|f| f.severity < Severity::Serious);
         }
     }
@@ -394,11 +419,6 @@ fn excuse(layers: &mut [LayerReport]) {
 /// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
 pub fn trim_units(root: &Root) -> (bool, bool) {
     mechanisms::TrimMechanisms::read(root).enabled()
-}
-
-/// Returns false only for filesystem types known to be unable to discard.
-pub fn can_discard(fs_type: &str) -> bool {
-    filesystem::can_discard(fs_type)
 }
 
 /// Returns whether a filesystem discards freed space by itself with the options in force.
@@ -428,6 +448,11 @@ fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
         }
     }
     steps
+}
+
+/// True if a list of words separated by spaces has the word.
+fn is_listed(words: &str, word: &str) -> bool {
+    words.split_ascii_whitespace().any(|one| one == word)
 }
 
 /// An empty report for a layer.
