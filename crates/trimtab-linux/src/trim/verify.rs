@@ -190,16 +190,9 @@ fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &ProofO
 const DIRECTORY: &str = "verify";
 
 /// The place of a file cannot be determined. The proof is impossible, which is not a failure.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct UnmappableFileError(String);
-
-impl std::fmt::Display for UnmappableFileError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UnmappableFileError {}
 
 fn blank(fs: &Filesystem, options: &ProofOptions) -> Proof {
     Proof {
