@@ -5,6 +5,8 @@
 //! the tree; link loops end with an error; only regular files are opened, never a device or a
 //! pipe; reads are limited in size.
 
+use super::record::SysrootRecorder;
+use crate::sys::beneath::ResolvedObject;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -15,9 +17,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-
-use super::record::SysrootRecorder;
-use crate::sys::beneath::ResolvedObject;
 
 const LINKS_MAX: usize = 40;
 const COMPONENTS_MAX: usize = 256;
