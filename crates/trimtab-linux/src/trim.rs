@@ -17,4 +17,3 @@ pub mod resume;
 pub mod surface;
 pub mod verify;
 pub mod watch;
-pub mod xfs;

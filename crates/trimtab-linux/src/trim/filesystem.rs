@@ -13,7 +13,6 @@ use super::kernel_log::KernelLog;
 use super::layout::{WindowLayout, binary};
 use super::limit::CommandLimit;
 use super::watch::{ForegroundActivity, ForegroundWatch};
-use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
 use crate::host::discards::{LayerCounts, Meter};
@@ -23,6 +22,8 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::host::stat::StatFile;
 use crate::output::error::of_named;
+use crate::sys::clock::nanos;
+use crate::sys::filesystem::xfs_geometry;
 use crate::sys::mount_check;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -560,7 +561,7 @@ fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
 
 fn name_for_good(mount: &Mount, file: &File) -> String {
     let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
+    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs_geometry(file).ok().map(|g| g.uuid)).flatten());
     name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
 }
 
@@ -621,10 +622,6 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
         },
         excess: before.excess.saturating_add(now.excess),
     }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::host::discards::Meter;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys;
+use crate::sys::clock::nanos;
 use crate::sys::interrupt;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -62,10 +63,6 @@ pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     let stop = || started.elapsed() >= at_most || interrupt::requested();
     let drained = Drain::of("").wait(None, QUIET, || meter.count(), || meter.stat(), stop);
     SettleResult { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The reason why FITRIM cannot work on the filesystem of `file`, mounted as `mount`; `None`

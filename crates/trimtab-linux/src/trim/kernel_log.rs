@@ -4,6 +4,7 @@
 //! repeat the request after [`KernelLog::silence`].
 
 use crate::host::block::Stack;
+use crate::sys::clock;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -99,8 +100,7 @@ impl<'a> IoError<'a> {
 
 /// The approximate clock of the log.
 fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    clock::read(rustix::time::ClockId::Monotonic)
 }
 
 #[cfg(test)]
