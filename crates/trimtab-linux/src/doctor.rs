@@ -219,10 +219,13 @@ impl Diagnosis {
         self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
     }
 
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.layers.iter().chain(&self.filesystem).flat_map(|report| &report.findings).chain(&self.mechanisms)
+    }
+
     /// Findings worth fixing, most important first.
     fn worth_mending(&self) -> Vec<&Finding> {
-        let in_layers = self.layers.iter().chain(&self.filesystem).flat_map(|l| &l.findings);
-        let mut findings: Vec<&Finding> = in_layers.chain(&self.mechanisms).filter(|f| f.severity > Severity::Note).collect();
+        let mut findings: Vec<&Finding> = self.findings().filter(|f| f.severity > Severity::Note).collect();
         findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         findings
     }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// One step of a remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum RemedyStep {
     /// A complete shell command line.
     Run(String),
@@ -29,12 +30,6 @@ impl RemedyStep {
             Self::Run(_) => "run: ",
             Self::ByHand(_) => "to do: ",
         }
-    }
-}
-
-impl Serialize for RemedyStep {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text())
     }
 }
 

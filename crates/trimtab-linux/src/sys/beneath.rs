@@ -209,7 +209,7 @@ impl Dir {
                 },
                 opened => opened?,
             };
-            dir.require_passage()?;
+            dir.require_unwritable(true)?;
         }
         dir.require_unshared()?;
         Ok(dir)
@@ -240,9 +240,17 @@ impl Dir {
     /// Fails unless the directory belongs to this user or root and other users cannot write to
     /// it. If it succeeds, only these two can have placed its entries.
     pub fn require_unshared(&self) -> io::Result<()> {
+        self.require_unwritable(false)
+    }
+
+    /// Like [`Dir::require_unshared`]. With `may_be_sticky`, the sticky bit may protect the
+    /// entries of a directory that other users can write to.
+    fn require_unwritable(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
-        self.require_owner(&stat)?;
-        if stat.st_mode & OTHERS_WRITE != 0 {
+        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
+        }
+        if stat.st_mode & OTHERS_WRITE != 0 && !(may_be_sticky && stat.st_mode & STICKY != 0) {
             return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
         }
         Ok(())
@@ -256,24 +264,6 @@ impl Dir {
         }
         if stat.st_mode & OTHERS_ANY != 0 {
             return Err(self.refused(&format!("it is open to others (mode {:o})", stat.st_mode & 0o7777)));
-        }
-        Ok(())
-    }
-
-    /// Like [`Dir::require_unshared`], for a directory on the way to another. A world-writable
-    /// directory is accepted if the sticky bit protects other users' entries.
-    fn require_passage(&self) -> io::Result<()> {
-        let stat = rustix::fs::fstat(&self.fd)?;
-        self.require_owner(&stat)?;
-        if stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & STICKY == 0 {
-            return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
-        }
-        Ok(())
-    }
-
-    fn require_owner(&self, stat: &Stat) -> io::Result<()> {
-        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
         }
         Ok(())
     }
@@ -518,13 +508,8 @@ impl Dir {
 
     /// Returns the names of all entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd)? {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
-            }
-        }
+        let name = |entry: Result<_, Errno>| Ok(OsStr::from_bytes(remove::name_of(&entry?)).to_owned());
+        let mut names = remove::entries(&self.fd)?.map(name).collect::<io::Result<Vec<OsString>>>()?;
         names.sort();
         Ok(names)
     }

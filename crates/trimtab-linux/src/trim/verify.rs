@@ -30,7 +30,7 @@ use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
 use extents::{DeviceExtent, MappedExtent, Mapper};
 use readback::{BLOCK, BlockContents, RawDevice, interior};
-use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
+use rustix::fs::{Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::File;
@@ -276,7 +276,7 @@ impl Probe {
     fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &ProofOptions) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
-        let seed = u64::from_le_bytes(rand_bytes()?);
+        let seed = random_seed();
         let mut probe = Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
         for i in 0..2 * count {
             interrupt::check()?;
@@ -560,10 +560,7 @@ fn wait(duration: Duration) -> anyhow::Result<()> {
 }
 
 /// A random seed, so that no earlier run has left the same content on the drive.
-fn rand_bytes() -> anyhow::Result<[u8; 8]> {
-    let mut bytes = [0; 8];
-    let file = openat(CWD, "/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e: Errno| std::io::Error::from(e));
-    std::io::Read::read_exact(&mut File::from(file.context("cannot open /dev/urandom")?), &mut bytes)
-        .context("cannot read /dev/urandom")?;
-    Ok(bytes)
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
