@@ -47,7 +47,7 @@ pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};
 pub use survey::{Survey, UndiagnosedStorage};
 
 use crate::host::block::{Layer, LayerKind, Stack};
-use crate::host::environment::kind_name;
+
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, printable};
 use crate::host::{Place, drive};
@@ -145,6 +145,12 @@ pub struct LayerReport {
 }
 
 impl LayerReport {
+    /// A report without a judgement.
+    fn blank(name: String, kind: String, below: Vec<usize>) -> Self {
+        let (gate, why) = (Gate::Unknown, String::new());
+        Self { name, kind, gate, why, evidence: Evidence::default(), findings: Vec::new(), below }
+    }
+
     fn set(&mut self, gate: Gate, why: impl Into<String>) {
         self.gate = gate;
         self.why = why.into();
@@ -456,19 +462,6 @@ fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
 /// True if a list of words separated by spaces has the word.
 fn is_listed(words: &str, word: &str) -> bool {
     words.split_ascii_whitespace().any(|one| one == word)
-}
-
-/// An empty report for a layer.
-fn blank(layer: &Layer) -> LayerReport {
-    LayerReport {
-        name: layer.title(),
-        kind: kind_name(&layer.kind),
-        gate: Gate::Unknown,
-        why: String::new(),
-        evidence: Evidence::default(),
-        findings: Vec::new(),
-        below: layer.below.clone(),
-    }
 }
 
 /// `major.minor` of the kernel.

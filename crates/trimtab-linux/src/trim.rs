@@ -2,7 +2,7 @@
 
 pub mod activity;
 pub mod btrfs;
-pub mod commit;
+
 pub mod delivery;
 pub mod drain;
 pub mod ext4;

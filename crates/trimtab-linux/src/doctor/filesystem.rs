@@ -1,7 +1,7 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Evidence, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
+use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
 use crate::host::mountinfo::Mount;
@@ -104,15 +104,7 @@ const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
 /// A report with only the information of the mount table.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
-    let mut report = LayerReport {
-        name: shown(&mount.mount_point),
-        kind: mount.fs_type.clone(),
-        gate: Gate::Unknown,
-        why: String::new(),
-        evidence: Evidence::default(),
-        findings: Vec::new(),
-        below: stack.tops.clone(),
-    };
+    let mut report = LayerReport::blank(shown(&mount.mount_point), mount.fs_type.clone(), stack.tops.clone());
     report.evidence.add("source", shown(&mount.source));
     report.evidence.add("options", mount.options_once());
     report

@@ -7,8 +7,9 @@ use super::lvm::lvm_name;
 use super::mapper::MapperTarget;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
-use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction, Severity, blank, drives, is_listed, md, thin_pool};
+use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction, Severity, drives, is_listed, md, thin_pool};
 use crate::host::block::{self, Bus, Layer, LayerKind, Stack, node_of};
+use crate::host::environment::{alignment, kind_name};
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_drive::units::Bytes;
@@ -17,7 +18,7 @@ use trimtab_drive::usage::quoted;
 /// Judges the layer at `index`.
 pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     let layer = &stack.layers[index];
-    let mut report = blank(layer);
+    let mut report = LayerReport::blank(layer.title(), kind_name(&layer.kind), layer.below.clone());
     if let LayerKind::File { fs_type, mount_point } = &layer.kind {
         file(layer, fs_type, mount_point, &mut report);
         return report;
@@ -183,7 +184,7 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     };
     let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
     let start_bytes = start.saturating_mul(SECTOR_BYTES);
-    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", crate::host::environment::alignment(start_bytes)));
+    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", alignment(start_bytes)));
     let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);

@@ -44,31 +44,24 @@ impl Clock for NullFiles {
 }
 
 impl FileTarget for NullFiles {
-    #[inline]
     fn make_dir(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn remove_dir(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn create(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn append(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn read(&mut self, _path: &str, _len: u64) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn delete(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn sync(&mut self) -> TargetResult {
         Ok(())
     }
