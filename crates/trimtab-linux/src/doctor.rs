@@ -459,6 +459,11 @@ fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
     steps
 }
 
+/// True for a name such as `host4`, `rport-2:0-1`, `pmem0s`: the prefix, then a digit.
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// True if a list of words separated by spaces has the word.
 fn is_listed(words: &str, word: &str) -> bool {
     words.split_ascii_whitespace().any(|one| one == word)

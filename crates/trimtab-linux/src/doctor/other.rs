@@ -1,6 +1,6 @@
 //! Block devices that are neither drives on a known bus nor built from other block devices.
 
-use super::{Gate, LayerReport, Remedy};
+use super::{Gate, LayerReport, Remedy, is_numbered};
 use crate::host::block::{Bus, Layer, LayerKind};
 
 /// Kinds by the prefix of the kernel name: gate and reason.
@@ -54,9 +54,4 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
         _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
     };
     report.serious("device.no-discards", report.why.clone(), Remedy::by_hand(step));
-}
-
-/// True for `pmem0`, and for `pmem0s` with a block translation table.
-fn is_numbered(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }

@@ -3,7 +3,7 @@
 //! enabled at the provider.
 
 use super::quirks::matches;
-use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use super::{Finding, Gate, LayerReport, Remedy, Severity, is_numbered};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, device_directory};
 use crate::host::root::Root;
@@ -221,7 +221,7 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
     if layer.name.starts_with("cciss!") {
         return Some(SMART_ARRAY);
     }
-    let host = layer.sys.ancestors().find(|dir| is_numbered(dir, "host"))?;
+    let host = above(layer, "host")?;
     let name = host.file_name()?;
     let driver = root.read(host.join("scsi_host").join(name).join("proc_name"))?;
     let (_, family) = DRIVERS.iter().find(|(known, _)| *known == driver)?;
@@ -239,11 +239,10 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
 
 /// Detects iSCSI sessions, Fibre Channel ports, and NVMe over fabrics.
 fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
-    let through = |prefix: &str| layer.sys.ancestors().any(|dir| is_numbered(dir, prefix));
     let fabric = || root.read(device_directory(layer).join("transport")).is_some_and(|transport| transport != "pcie");
     match bus {
         Bus::Nvme => fabric().then_some(Array),
-        Bus::Scsi => (through("session") || through("rport-")).then_some(Array),
+        Bus::Scsi => above(layer, "session").or_else(|| above(layer, "rport-")).map(|_| Array),
         _ => None,
     }
 }
@@ -253,7 +252,7 @@ fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     let names_qemu = || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
     match bus {
         Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { &QEMU } else { &UNNAMED })),
-        _ if layer.sys.ancestors().any(|dir| is_numbered(dir, "vbd-")) => Some(Provider::Hypervisor(&XEN)),
+        _ if above(layer, "vbd-").is_some() => Some(Provider::Hypervisor(&XEN)),
         _ => None,
     }
 }
@@ -280,8 +279,8 @@ fn cloud(root: &Root) -> Option<&'static str> {
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 
-/// True for names such as `host4`, `session1`, `rport-2:0-1`.
-fn is_numbered(directory: &Path, prefix: &str) -> bool {
-    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+/// The directory of a device's path that has such a name: `host4`, `session1`, `rport-2:0-1`.
+fn above<'a>(layer: &'a Layer, prefix: &str) -> Option<&'a Path> {
+    let is_it = |dir: &&Path| dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_numbered(name, prefix));
+    layer.sys.ancestors().find(is_it)
 }

@@ -97,17 +97,11 @@ pub fn json(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_text(c) {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                out += &format!("\\u{unit:04x}");
-            }
-        }
-    }
-    out.into()
+    let escaped = |c: char| match is_text(c) {
+        true => c.to_string(),
+        false => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    };
+    text.chars().map(escaped).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -89,12 +89,7 @@ impl LastTrim {
         root.read_u64(&self.file)
     }
 
-    /// Makes the next trim send everything.
-    pub fn forget(&self) -> io::Result<()> {
-        self.restore(FORGOTTEN)
-    }
-
-    /// Restores a saved value.
+    /// Sets a value.
     pub fn restore(&self, blocks: u64) -> io::Result<()> {
         set_attribute(&self.file, &blocks.to_string())
     }

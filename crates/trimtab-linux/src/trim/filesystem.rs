@@ -182,7 +182,7 @@ impl Filesystem {
                 mount.fs_type
             );
         }
-        let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        let file = open_mount(&mount).with_context(|| format!("cannot open {shown}"))?;
         let Some(file) = file else {
             bail!("{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)")
         };
@@ -261,7 +261,7 @@ impl Filesystem {
     /// Reads the windows again: btrfs adds and removes chunks.
     pub fn refresh(&mut self) -> anyhow::Result<()> {
         let shown = self.mount.mount_point.display().to_string();
-        self.file().map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        self.file().with_context(|| format!("cannot open {shown}"))?;
         if let Some(file) = &self.file {
             self.layout = WindowLayout::read(&self.root, &self.mount, &self.stack, file)?;
         }
@@ -474,7 +474,7 @@ impl Filesystem {
     fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
             // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
-            let _ = ext4.last.forget();
+            let _ = ext4.last.restore(ext4::FORGOTTEN);
         }
         self.activity.before_trim();
         self.take_late();
@@ -508,7 +508,7 @@ impl Filesystem {
     fn drain(&mut self) {
         let (meter, activity) = (&self.meter, &self.activity);
         let drained =
-            self.drain.wait(activity.last(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
+            self.drain.wait(activity.last.as_ref(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
         self.pending = !drained.all;
     }
 

@@ -300,7 +300,7 @@ impl Probe {
     /// Maps the files to devices once all are written: btrfs creates chunks for them.
     fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
         let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
-        let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
+        let mapper = Mapper::new(&mount, &stack, fs.file()?)?;
         for piece in self.freed.iter_mut().chain(&mut self.kept) {
             for extent in &piece.extents {
                 piece.placed.extend(mapper.place(extent)?);
@@ -418,7 +418,7 @@ impl Probe {
     /// Deletes the files to free, and waits until the filesystem has freed their space. Returns
     /// whether all of it was seen to be free; `None` if the filesystem does not report it.
     fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
-        let before = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+        let before = fs.free().context("cannot read the free space")?;
         for piece in &self.freed {
             rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty()).context("cannot delete a file")?;
         }
@@ -427,7 +427,7 @@ impl Probe {
         loop {
             syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
             let free = self.is_free(fs);
-            let now = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+            let now = fs.free().context("cannot read the free space")?;
             // Without a map, other processes may free or use as much in the same time.
             if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
                 // Space may count as free shortly before it can be trimmed.
@@ -523,7 +523,7 @@ struct DeviceReader {
 
 impl DeviceReader {
     fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut BlockContents) -> anyhow::Result<()> {
-        let at = match self.devices.iter().position(|d| d.path() == placed.device) {
+        let at = match self.devices.iter().position(|d| d.path == placed.device) {
             Some(at) => at,
             None => {
                 let device =

@@ -24,7 +24,7 @@ fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
 
 /// Size and free space of the filesystem, and the reserve.
 fn budget(dir: impl AsFd, path: &Path, reserve: Option<Bytes>) -> anyhow::Result<(Bytes, Bytes, Bytes)> {
-    let found = sizes(dir).map_err(std::io::Error::from);
+    let found = sizes(dir);
     let (total, free) = found.with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
     Ok((total, free, reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)))))
 }

@@ -15,7 +15,8 @@ const CHUNK: usize = 1 << 20;
 /// A device open for direct reading.
 #[derive(Debug)]
 pub struct RawDevice {
-    path: PathBuf,
+    /// Path of the device.
+    pub path: PathBuf,
     file: File,
     buffer: Vec<u8>,
 }
@@ -25,11 +26,6 @@ impl RawDevice {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
-    }
-
-    /// Path of the device.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
