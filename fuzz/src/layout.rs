@@ -3,8 +3,9 @@
 //! their bytes once and nothing else.
 
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::sys::filesystem::XfsGeometry;
 use trimtab_linux::trim::layout::WindowLayout;
-use trimtab_linux::trim::{btrfs, ext4, xfs};
+use trimtab_linux::trim::{btrfs, ext4};
 use trimtab_sim::policy::{Action, Observation, PolicySpec, PolicyState};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
@@ -61,11 +62,13 @@ fn superblock(bytes: &[u8]) -> Option<ext4::Ext4Superblock> {
     ext4::Ext4Superblock::parse(&whole)
 }
 
-fn geometry(bytes: &[u8]) -> Option<(xfs::XfsSizes, Bytes)> {
+fn geometry(bytes: &[u8]) -> Option<(XfsGeometry, Bytes)> {
     let mut numbers = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
     let mut next = || numbers.next();
     let (sizes, data_blocks, realtime_blocks, cut) = (next()?, next()?, next()?, next()?);
-    let geometry = xfs::XfsSizes { block_size: sizes & 0xffff_ffff, ag_blocks: sizes >> 32, data_blocks, realtime_blocks, uuid: [0; 16] };
+    let mut geometry = XfsGeometry::default();
+    (geometry.block_size, geometry.ag_blocks) = (sizes as u32, (sizes >> 32) as u32);
+    (geometry.data_blocks, geometry.realtime_blocks) = (data_blocks, realtime_blocks);
     Some((geometry, if cut % 7 == 0 { Bytes::MAX } else { Bytes(1 << (16 + cut % 16)) }))
 }
 

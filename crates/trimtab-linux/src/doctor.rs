@@ -38,6 +38,7 @@ mod thin_pool;
 mod timer;
 
 pub use accepted::AcceptedFinding;
+pub use filesystem::can_discard;
 pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
@@ -46,7 +47,7 @@ pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};
 pub use survey::{Survey, UndiagnosedStorage};
 
 use crate::host::block::{Layer, LayerKind, Stack};
-use crate::host::environment::kind_name;
+
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, printable};
 use crate::host::{Place, drive};
@@ -143,6 +144,37 @@ pub struct LayerReport {
     pub below: Vec<usize>,
 }
 
+impl LayerReport {
+    /// A report without a judgement.
+    fn blank(name: String, kind: String, below: Vec<usize>) -> Self {
+        let (gate, why) = (Gate::Unknown, String::new());
+        Self { name, kind, gate, why, evidence: Evidence::default(), findings: Vec::new(), below }
+    }
+
+    fn set(&mut self, gate: Gate, why: impl Into<String>) {
+        self.gate = gate;
+        self.why = why.into();
+    }
+
+    /// Judges that the layer blocks discards, for a reason that is also a serious finding.
+    fn block(&mut self, code: &'static str, why: impl Into<String>, remedy: Remedy) {
+        self.set(Gate::Blocks, why);
+        self.serious(code, self.why.clone(), remedy);
+    }
+
+    fn note(&mut self, code: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding::new(code, Severity::Note, text));
+    }
+
+    fn caution(&mut self, code: &'static str, text: impl Into<String>, remedy: Remedy) {
+        self.findings.push(Finding::new(code, Severity::Caution, text).remedy(remedy));
+    }
+
+    fn serious(&mut self, code: &'static str, text: impl Into<String>, remedy: Remedy) {
+        self.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+    }
+}
+
 /// Diagnosis of one filesystem or device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
@@ -175,7 +207,6 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Layers that do not benefit from discards: hard disks, and layers that stand only on such
     /// layers. `stack` must be the diagnosed stack.
-    #[must_use]
     pub fn without_use(&self, stack: &Stack) -> Vec<usize> {
         let mut without: Vec<usize> = Vec::new();
         // The lowest layers come last.
@@ -190,21 +221,22 @@ impl Diagnosis {
     }
 
     /// True if the subject is a mounted filesystem that does not respond.
-    #[must_use]
     pub fn is_silent(&self) -> bool {
         self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
     }
 
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.layers.iter().chain(&self.filesystem).flat_map(|report| &report.findings).chain(&self.mechanisms)
+    }
+
     /// Findings worth fixing, most important first.
     fn worth_mending(&self) -> Vec<&Finding> {
-        let in_layers = self.layers.iter().chain(&self.filesystem).flat_map(|l| &l.findings);
-        let mut findings: Vec<&Finding> = in_layers.chain(&self.mechanisms).filter(|f| f.severity > Severity::Note).collect();
+        let mut findings: Vec<&Finding> = self.findings().filter(|f| f.severity > Severity::Note).collect();
         findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         findings
     }
 
     /// All steps of the most important remedy, in one line.
-    #[must_use]
     pub fn first_remedy(&self) -> Option<String> {
         self.worth_mending().into_iter().find_map(|finding| finding.remedy.as_ref()).map(Remedy::line)
     }
@@ -281,7 +313,6 @@ impl<'a> Doctor<'a> {
     }
 
     /// Diagnoses a mounted filesystem whose stack is known.
-    #[must_use]
     pub fn examine_mount(&self, mount: &Mount, stack: &Stack) -> Diagnosis {
         self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
     }
@@ -388,35 +419,25 @@ fn excuse(layers: &mut [LayerReport]) {
         let below = &layers[i].below;
         let idle = !below.is_empty() && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
         if idle && layers[i].gate == Gate::Blocks {
-            layers[i].gate = Gate::NotNeeded;
-            layers[i].why = "nothing below has a use for discards".to_owned();
+            layers[i].set(Gate::NotNeeded, "nothing below has a use for discards");
             layers[i].findings.retain(|f| f.severity < Severity::Serious);
         }
     }
 }
 
 /// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
-#[must_use]
 pub fn trim_units(root: &Root) -> (bool, bool) {
     mechanisms::TrimMechanisms::read(root).enabled()
-}
-
-/// Returns false only for filesystem types known to be unable to discard.
-#[must_use]
-pub fn can_discard(fs_type: &str) -> bool {
-    filesystem::can_discard(fs_type)
 }
 
 /// Returns whether a filesystem discards freed space by itself with the options in force.
 /// mountinfo omits a default stored in the filesystem (`tune2fs -o discard`); this function
 /// includes it.
-#[must_use]
 pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     filesystem::online(root, mount, stack) != filesystem::OnlineDiscardMode::Off
 }
 
 /// Path of `lifetime_write_kbytes` of ext4 and f2fs, by device name.
-#[must_use]
 pub fn lifetime_counter(fs_type: &str, device: &str) -> PathBuf {
     Path::new("/sys/fs").join(fs_type).join(device).join("lifetime_write_kbytes")
 }
@@ -438,17 +459,14 @@ fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
     steps
 }
 
-/// An empty report for a layer.
-fn blank(layer: &Layer) -> LayerReport {
-    LayerReport {
-        name: layer.title(),
-        kind: kind_name(&layer.kind),
-        gate: Gate::Unknown,
-        why: String::new(),
-        evidence: Evidence::default(),
-        findings: Vec::new(),
-        below: layer.below.clone(),
-    }
+/// True for a name such as `host4`, `rport-2:0-1`, `pmem0s`: the prefix, then a digit.
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// True if a list of words separated by spaces has the word.
+fn is_listed(words: &str, word: &str) -> bool {
+    words.split_ascii_whitespace().any(|one| one == word)
 }
 
 /// `major.minor` of the kernel.

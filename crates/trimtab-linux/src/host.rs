@@ -110,7 +110,6 @@ impl Observer {
     }
 
     /// The mount and stack of the path.
-    #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -118,7 +117,6 @@ impl Observer {
     /// Stops watching. Returns the environment with the interference seen during the measurement
     /// (`interference.*`), and warnings. `own` is the I/O of the measured code; without it, the
     /// process's own accounting is used.
-    #[must_use]
     pub fn finish(self, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
         let after = MachineSample::take(&self.root, &self.place.stack);
         let (fields, warnings) = interference::judge(&self.before, &after, own);

@@ -93,11 +93,7 @@ impl Context {
 
     /// Prints `text`, or with `--json` `{"schema": schema, "version": version, …value}`.
     pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        if !self.json {
-            return print(&text());
-        }
-        REPORTED.store(true, Ordering::Relaxed);
-        print(&document(schema, version, value)?)
+        self.report_styled(schema, version, value, || plain(&text()).into_owned())
     }
 
     /// As [`Self::report`], for coloured text whose outside parts passed [`plain()`].
@@ -152,14 +148,10 @@ pub fn complain(text: &str) {
 /// Formats `text` for standard error, with a newline: wrapped between words on a terminal,
 /// one line per message in a file.
 pub fn on_stderr(text: &str) -> String {
-    match width_of_stderr() {
+    match size_of(std::io::stderr()).0 {
         Some(width) => lines::paragraph(text, Some(width), "", "  "),
         None => format!("{text}\n"),
     }
-}
-
-fn width_of_stderr() -> Option<usize> {
-    size_of(std::io::stderr()).0
 }
 
 /// Restores the default SIGPIPE action, which Rust ignores at start: a closed pipe then ends
@@ -246,7 +238,7 @@ impl<W: std::io::Write> std::io::Write for PrintableWriter<W> {
 /// Columns of the terminal, or `COLUMNS`; `None` if lines need no wrapping.
 pub fn width() -> Option<usize> {
     let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
-    size_of(std::io::stdout()).0.or_else(said)
+    terminal_width().or_else(said)
 }
 
 /// Columns of the terminal on standard output; `None` if it is a pipe or a file.

@@ -32,14 +32,16 @@ impl ProgressWatch {
     /// otherwise by bytes written.
     pub fn new(context: &Context, what: &str, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        let bar = Bar::new(context, what, counting, total);
-        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
+        Self::of(Bar::new(context, what, counting, total), counting, guard)
     }
 
     /// Like [`Self::new`], for one part of a larger command.
     pub fn part(context: &Context, part: &ProgressPart, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        let bar = Bar::part(context, part, counting, total);
+        Self::of(Bar::part(context, part, counting, total), counting, guard)
+    }
+
+    fn of(bar: Bar, counting: ProgressUnit, guard: Option<Guard>) -> Self {
         Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 }

@@ -2,7 +2,6 @@
 
 pub mod beneath;
 pub mod clock;
-mod command_ring;
 pub mod confinement;
 pub mod descriptor;
 pub mod fiemap;

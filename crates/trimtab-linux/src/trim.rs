@@ -2,7 +2,7 @@
 
 pub mod activity;
 pub mod btrfs;
-pub mod commit;
+
 pub mod delivery;
 pub mod drain;
 pub mod ext4;
@@ -17,4 +17,3 @@ pub mod resume;
 pub mod surface;
 pub mod verify;
 pub mod watch;
-pub mod xfs;

@@ -14,7 +14,6 @@ mod value;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt;
 use value::{Fields, text};
 
 /// Longest accepted document, in bytes. `smartctl -x` prints less than a tenth of it.
@@ -113,7 +112,6 @@ impl WafCounters {
     }
 
     /// Write amplification over the drive's life; `None` before both counters have moved.
-    #[must_use]
     pub fn lifetime(&self) -> Option<Waf> {
         (self.host > 0 && self.nand > 0).then(|| {
             let (host, nand) = (self.host as f64, self.nand as f64);
@@ -125,7 +123,6 @@ impl WafCounters {
 
     /// Write amplification since `before`. `None` if the sources differ, a counter went back, or
     /// the host has written nothing.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Option<Waf> {
         if self.source != before.source || self.unit != before.unit {
             return None;
@@ -187,44 +184,28 @@ pub struct Reading {
 }
 
 /// The reasons why a document gives no reading.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// No JSON, or nested too deeply.
-    NotJson(serde_json::Error),
+    #[error("it is not valid JSON")]
+    NotJson(#[source] serde_json::Error),
     /// JSON of another program.
+    #[error("it is JSON, but neither from smartctl nor from nvme-cli")]
     Foreign,
     /// The drive sleeps, and was not woken.
+    #[error("the drive is asleep and was not woken")]
     Asleep,
     /// smartctl cannot tell how to access the drive.
+    #[error("smartctl does not know how the drive is connected ({0})")]
     NeedsType(String),
     /// smartctl failed.
+    #[error("smartctl failed with exit status {status}: {said}")]
     Failed {
         /// The exit status.
         status: u64,
         /// Its message.
         said: String,
     },
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson(_) => f.write_str("it is not valid JSON"),
-            Self::Foreign => f.write_str("it is JSON, but neither from smartctl nor from nvme-cli"),
-            Self::Asleep => f.write_str("the drive is asleep and was not woken"),
-            Self::NeedsType(said) => write!(f, "smartctl does not know how the drive is connected ({said})"),
-            Self::Failed { status, said } => write!(f, "smartctl failed with exit status {status}: {said}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotJson(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// Parses a document of smartctl (`--json`) or nvme-cli (`--output-format=json`).

@@ -25,6 +25,13 @@ pub struct TargetError {
     pub errno: Option<i32>,
 }
 
+impl TargetError {
+    /// Failure of `action` on `object`.
+    pub fn new(action: &'static str, object: impl Into<String>, reason: impl Into<String>, errno: Option<i32>) -> Self {
+        Self { action, object: object.into(), reason: reason.into(), errno }
+    }
+}
+
 /// Result of a target's operation.
 pub type TargetResult<T = ()> = Result<T, TargetError>;
 

@@ -53,7 +53,8 @@ impl Diagnosis {
             VerdictKind::Unknown => "unknown",
             VerdictKind::Reaches | VerdictKind::NotNeeded => "",
         };
-        let all_taken = taken.iter().any(|(_, severity)| *severity == Severity::Serious) && !self.has_serious();
+        let has_serious = self.findings().any(|finding| finding.severity == Severity::Serious);
+        let all_taken = taken.iter().any(|(_, severity)| *severity == Severity::Serious) && !has_serious;
         self.is_verdict_accepted = !verdict.is_empty() && is_accepted(verdict) || self.verdict.kind == VerdictKind::Blocked && all_taken;
         if !verdict.is_empty() && is_accepted(verdict) {
             taken.push((verdict.to_owned(), Severity::Serious));
@@ -66,13 +67,7 @@ impl Diagnosis {
         }
     }
 
-    fn has_serious(&self) -> bool {
-        let reports = self.layers.iter().chain(&self.filesystem);
-        reports.flat_map(|report| &report.findings).chain(&self.mechanisms).any(|finding| finding.severity == Severity::Serious)
-    }
-
     /// Exit status of `trimtab doctor`: an accepted verdict counts as success.
-    #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.is_verdict_accepted { 0 } else { self.verdict.kind.exit_status() }
     }

@@ -106,30 +106,14 @@ fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
     }
     let container = container(root);
     let machine = virtual_machine(root);
+    let is_any = if container.is_some() { Some(true) } else { machine };
     match wanted {
         "container" => Some(container.is_some()),
-        "vm" => {
-            if container.is_some() {
-                Some(false)
-            } else {
-                machine
-            }
-        }
+        "vm" if container.is_some() => Some(false),
+        "vm" => machine,
         "private-users" => None,
-        _ if wanted.eq_ignore_ascii_case("yes") || is_true(wanted) => {
-            if container.is_some() {
-                Some(true)
-            } else {
-                machine
-            }
-        }
-        _ if ["no", "0", "false", "off"].contains(&wanted) => {
-            if container.is_some() {
-                Some(false)
-            } else {
-                machine.map(|m| !m)
-            }
-        }
+        _ if wanted.eq_ignore_ascii_case("yes") || is_true(wanted) => is_any,
+        _ if ["no", "0", "false", "off"].contains(&wanted) => is_any.map(|is_any| !is_any),
         // The name of a specific technology.
         name => match (container, machine) {
             (Some(known), _) if known == name => Some(true),

@@ -10,17 +10,9 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 
 /// Directories of scripts that run-parts runs, on most distributions and on Alpine.
-const SCRIPTS: [&str; 9] = [
-    "/etc/cron.hourly",
-    "/etc/cron.daily",
-    "/etc/cron.weekly",
-    "/etc/cron.monthly",
-    "/etc/periodic/15min",
-    "/etc/periodic/hourly",
-    "/etc/periodic/daily",
-    "/etc/periodic/weekly",
-    "/etc/periodic/monthly",
-];
+const SCRIPTS: &str = "
+    /etc/cron.hourly /etc/cron.daily /etc/cron.weekly /etc/cron.monthly
+    /etc/periodic/15min /etc/periodic/hourly /etc/periodic/daily /etc/periodic/weekly /etc/periodic/monthly";
 /// Tables, or directories of tables.
 const TABLES: [(&str, CronFormat); 7] = [
     ("/etc/crontab", CronFormat::System),
@@ -49,16 +41,10 @@ const PROGRAMS: [&str; 9] = [
 const BUSYBOX: &str = "busybox";
 /// Files that only packages of such programs install; used for a recorded tree without
 /// programs.
-const BROUGHT: [&str; 8] = [
-    "/etc/crontab",
-    "/etc/anacrontab",
-    "/etc/crontabs",
-    "/etc/periodic",
-    "/var/spool/cron",
-    "/usr/lib/systemd/system/cron.service",
-    "/usr/lib/systemd/system/crond.service",
-    "/usr/lib/systemd/system/cronie.service",
-];
+const BROUGHT: &str = "
+    /etc/crontab /etc/anacrontab /etc/crontabs /etc/periodic /var/spool/cron
+    /usr/lib/systemd/system/cron.service /usr/lib/systemd/system/crond.service
+    /usr/lib/systemd/system/cronie.service";
 /// File name suffixes that cronie ignores in `/etc/cron.d`.
 const LEFT: [&str; 6] = ["~", ".rpmsave", ".rpmnew", ".rpmorig", ".dpkg-old", ".dpkg-dist"];
 /// Distributions that run `/etc/cron.*` with their own script, and the file name suffixes
@@ -89,7 +75,7 @@ impl Runner {
             return Some(runner(own.or(Some(BUSYBOX)), false));
         }
         let lists_programs = root.is_this_machine() || ["/usr/sbin", "/usr/bin"].iter().any(|directory| root.exists(directory));
-        (!lists_programs).then(|| runner(None, !BROUGHT.iter().any(|path| root.exists(path))))
+        (!lists_programs).then(|| runner(None, !BROUGHT.split_ascii_whitespace().any(|path| root.exists(path))))
     }
 
     fn is_of(&self, names: &[&str]) -> bool {
@@ -149,7 +135,7 @@ impl CronJob {
             };
             files(root, directory).into_iter().filter(runs).collect::<Vec<_>>()
         };
-        let scripts = SCRIPTS.into_iter().flat_map(of_directory);
+        let scripts = SCRIPTS.split_ascii_whitespace().flat_map(of_directory);
         let mode = |path: &Path| root.is_executable(path).is_none().then_some("the recorded tree does not show whether it is executable");
         let scripts =
             scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, doubt: doubt.or_else(|| mode(&path)), path }));

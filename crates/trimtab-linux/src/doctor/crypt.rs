@@ -5,7 +5,7 @@ use super::initramfs;
 use super::mapper::{MapperTarget, Tables};
 use super::opening::{CryptsetupParameters, Opening, OptionPlace};
 use super::remedy::{is_plain, kept_options};
-use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity};
+use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction};
 use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::root::Root;
 use std::path::Path;
@@ -17,10 +17,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     let allowed = allowed_by_table(&doctor.tables, &name, report);
     match allowed {
         Some(true) => report.why = "allow_discards is set".to_owned(),
-        Some(false) => {
-            report.gate = Gate::Blocks;
-            report.why = "dm-crypt drops discards: allow_discards is not set".to_owned();
-        }
+        Some(false) => report.set(Gate::Blocks, "dm-crypt drops discards: allow_discards is not set"),
         None if report.gate == Gate::Blocks => {
             report.why = "dm-crypt takes no discards (allow_discards not set, or nothing below takes any)".to_owned()
         }
@@ -28,13 +25,12 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     }
     if report.gate == Gate::Passes {
         let text = "discards show an observer of the drive which blocks are free; that is the price of passing them";
-        report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
+        report.note("crypt.leaks-free-space", text);
         return;
     }
     if has_integrity(doctor, stack, layer, &name) {
-        report.gate = Gate::Blocks;
-        report.why = "dm-crypt with integrity passes no discards: cryptsetup refuses --allow-discards for it".to_owned();
-        report.findings.push(Finding::new("crypt.integrity", Severity::Serious, report.why.clone()).remedy(without_integrity()));
+        let why = "dm-crypt with integrity passes no discards: cryptsetup refuses --allow-discards for it";
+        report.block("crypt.integrity", why, without_integrity());
         return;
     }
     if allowed == Some(true) {
@@ -51,7 +47,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     };
     report.evidence.add_some("opened by", opening.as_ref().map(Opening::shown));
     let remedy = allowing(doctor, &name, &uuid, opening.as_ref());
-    report.findings.push(Finding::new("crypt.no-allow-discards", Severity::Serious, text).remedy(remedy));
+    report.serious("crypt.no-allow-discards", text, remedy);
     wrong_parameter(doctor.root, stands.is_some(), report);
 }
 
@@ -85,7 +81,7 @@ fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     if has("rd.luks.allow-discards") && !is_given {
         let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=UUID=discard has";
         let remedy = Remedy::by_hand(format!("take rd.luks.allow-discards from {}", initramfs::command_line(root)));
-        report.findings.push(Finding::new("crypt.wrong-parameter", Severity::Caution, text).remedy(remedy));
+        report.caution("crypt.wrong-parameter", text, remedy);
     }
 }
 

@@ -6,8 +6,7 @@ use crate::host::drive::{self, AtaIdentify};
 use crate::host::root::Root;
 
 pub fn hard_disk(report: &mut LayerReport) {
-    report.gate = Gate::NotNeeded;
-    report.why = "a hard disk: it has no use for TRIM".to_owned();
+    report.set(Gate::NotNeeded, "a hard disk: it has no use for TRIM");
 }
 
 /// Returns whether the drive rotates, by its own report or else by the kernel's flag. The

@@ -6,7 +6,7 @@ use super::provider::{Provider, machine_without_discards};
 use super::provisioning::Mode;
 use super::quirks::{self, Quirk};
 use super::scsi;
-use super::{Finding, Gate, LayerReport, Remedy, Severity, drive_name, other};
+use super::{Gate, LayerReport, Remedy, Severity, drive_name, other};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive;
 use crate::host::environment::chosen;
@@ -40,12 +40,10 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     }
     beyond_the_guest(root, layer, bus, report);
     if root.read(queue.join("zoned")).is_some_and(|z| z == "host-managed") {
-        report.gate = Gate::NotNeeded;
-        report.why = "host-managed zones: space is freed by resetting zones, not by discards".to_owned();
+        report.set(Gate::NotNeeded, "host-managed zones: space is freed by resetting zones, not by discards");
     }
     if let Some((gate, why)) = switched_off {
-        report.gate = gate;
-        report.why = why;
+        report.set(gate, why);
     }
 }
 
@@ -72,13 +70,9 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     ata_quirks(root, layer, trim.as_deref(), report);
     match (trim.as_deref(), report.gate) {
         (Some("forced_unsupported"), _) => {
-            report.gate = Gate::Blocks;
-            report.why = "the kernel does not use this drive's TRIM".to_owned();
+            report.set(Gate::Blocks, "the kernel does not use this drive's TRIM");
             let text = "TRIM is forced off: by the kernel's list of drives that it harms, or by libata.force=notrim";
-            report.findings.push(
-                Finding::new("ata.forced-off", Severity::Serious, text)
-                    .remedy(Remedy::by_hand("leave 10 % to 20 % of the drive unused; never force TRIM on")),
-            );
+            report.serious("ata.forced-off", text, Remedy::by_hand("leave 10 % to 20 % of the drive unused; never force TRIM on"));
         }
         (kind, Gate::Passes) => {
             if let Some(kind) = kind {
@@ -103,7 +97,7 @@ fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
         .then("if it does not list Data Set Management TRIM, leave 10 % to 20 % of the drive unused; if it does, the kernel's log says why none is sent:")
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME|TRIM'");
-    report.findings.push(Finding::new("ata.trim-unknown", Severity::Serious, report.why.clone()).remedy(remedy));
+    report.serious("ata.trim-unknown", report.why.clone(), remedy);
 }
 
 /// Reports a drive without TRIM. A hard disk does not benefit from TRIM, an SSD would; for a
@@ -114,11 +108,9 @@ fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     } else if is_rotational(root, layer) {
         hard_disk(report);
     } else {
-        report.gate = Gate::Blocks;
-        report.why = "the drive does not support TRIM".to_owned();
         let remedy =
             Remedy::by_hand("leave 10 % to 20 % of the drive unused from the start (secure erase first), as spare for its own work");
-        report.findings.push(Finding::new("drive.no-trim", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.block("drive.no-trim", "the drive does not support TRIM", remedy);
     }
 }
 
@@ -140,33 +132,18 @@ fn ata_quirks(root: &Root, layer: &Layer, trim: Option<&str>, report: &mut Layer
     let identity = drive::identity(root, layer);
     let known = quirks::of(identity.model.as_deref().unwrap_or_default(), identity.firmware.as_deref().unwrap_or_default());
     for quirk in known {
-        let finding = match quirk {
-            Quirk::NoQueuedTrim if trim == Some("queued") => Finding::new(
-                "ata.queued-trim-harms",
-                Severity::Serious,
-                "queued TRIM is in use on a drive whose queued TRIM is known to corrupt data or to hang",
-            )
-            .remedy(Remedy::by_hand("put libata.force=noncqtrim on the kernel command line, or update the kernel")),
-            Quirk::NoQueuedTrim => {
-                Finding::new("ata.quirk", Severity::Note, "the drive's queued TRIM is known to be faulty; the kernel does not use it")
-            }
-            Quirk::NoQueueOnAti => Finding::new(
-                "ata.quirk",
-                Severity::Note,
-                "behind an ATI controller (PCI vendor 1002) the kernel uses no queued commands at all with this drive",
-            ),
-            Quirk::NoTrim => Finding::new("ata.quirk", Severity::Note, "the drive's TRIM is known to do harm; the kernel does not use it"),
-            Quirk::TrimLimited => {
-                Finding::new("ata.quirk", Severity::Note, "the drive locks up on large TRIMs; the kernel limits them to 128 MiB")
-            }
-            Quirk::ZeroAfterTrim => continue,
-        };
-        report.findings.push(finding);
+        if *quirk == Quirk::NoQueuedTrim && trim == Some("queued") {
+            let text = "queued TRIM is in use on a drive whose queued TRIM is known to corrupt data or to hang";
+            let remedy = Remedy::by_hand("put libata.force=noncqtrim on the kernel command line, or update the kernel");
+            report.serious("ata.queued-trim-harms", text, remedy);
+        } else if let Some(text) = quirk.note() {
+            report.note("ata.quirk", text);
+        }
     }
     if matches!(trim, Some("unqueued" | "forced_unqueued")) {
         let text =
             "TRIM is not queued: each one waits for all other commands and they for it; trim in batches or in idle time rather than online";
-        report.findings.push(Finding::new("ata.unqueued", Severity::Note, text));
+        report.note("ata.unqueued", text);
     }
 }
 
@@ -177,7 +154,7 @@ fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {
         report.why = "the drive does not offer Dataset Management (Deallocate)".to_owned();
         let remedy = Remedy::run(format!("nvme id-ctrl --human-readable {}", quoted(&layer.node())))
             .then("see whether ONCS has bit 2 (Data Set Management Supported): if not, a firmware update of the drive may add it");
-        report.findings.push(Finding::new("nvme.no-deallocate", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.serious("nvme.no-deallocate", report.why.clone(), remedy);
     }
 }
 
@@ -202,7 +179,7 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
 fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
     if report.gate == Gate::Passes && matches!(Provider::of(root, layer, bus), Some(Provider::Hypervisor(_) | Provider::Array)) {
         let text = "what the host or the array makes of it cannot be seen from here; run trimtab doctor there too";
-        report.findings.push(Finding::new("virtual.host-unknown", Severity::Note, text));
+        report.note("virtual.host-unknown", text);
     }
 }
 
@@ -211,6 +188,6 @@ fn mmc(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.evidence.add_some("type", root.read(drive::device_directory(layer).join("type")));
     if report.gate == Gate::Passes {
         let text = "cards may carry out a discard as an erase, which takes long: trim in idle time";
-        report.findings.push(Finding::new("mmc.erase", Severity::Note, text));
+        report.note("mmc.erase", text);
     }
 }

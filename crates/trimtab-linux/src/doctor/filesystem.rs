@@ -1,13 +1,13 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Evidence, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
+use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 
@@ -104,15 +104,7 @@ const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
 /// A report with only the information of the mount table.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
-    let mut report = LayerReport {
-        name: shown(&mount.mount_point),
-        kind: mount.fs_type.clone(),
-        gate: Gate::Unknown,
-        why: String::new(),
-        evidence: Evidence::default(),
-        findings: Vec::new(),
-        below: stack.tops.clone(),
-    };
+    let mut report = LayerReport::blank(shown(&mount.mount_point), mount.fs_type.clone(), stack.tops.clone());
     report.evidence.add("source", shown(&mount.source));
     report.evidence.add("options", mount.options_once());
     report
@@ -141,9 +133,7 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
         }
         _ => Remedy::run("journalctl --dmesg").then("look there for errors of the drive"),
     };
-    report
-        .findings
-        .push(Finding::new(SILENT, Severity::Serious, "the filesystem does not answer: its server or drive hangs").remedy(remedy));
+    report.serious(SILENT, "the filesystem does not answer: its server or drive hangs", remedy);
     report
 }
 
@@ -151,8 +141,7 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
 pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
     if let Some(why) = without_use(&mount.fs_type) {
-        report.gate = Gate::NotNeeded;
-        report.why = why.to_owned();
+        report.set(Gate::NotNeeded, why);
         return report;
     }
     if stack.layers.is_empty() {
@@ -166,35 +155,28 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
         Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
-            report.gate = Gate::Blocks;
-            report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
-            let remedy = mounted_with_discard(root, mount);
-            report.findings.push(Finding::new("ntfs3.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
+            let why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard";
+            report.block("ntfs3.no-discard", why, mounted_with_discard(root, mount));
         }
         Some(Support { fitrim: true, .. }) => {
-            report.gate = Gate::Passes;
-            report.why = format!("can be trimmed (FITRIM); online discard is {}", online_words(online));
+            report.set(Gate::Passes, format!("can be trimmed (FITRIM); online discard is {}", online_words(online)));
         }
         Some(Support { online: true, .. }) => {
-            report.gate = if online == OnlineDiscardMode::Off { Gate::Blocks } else { Gate::Passes };
-            report.why = format!("has no FITRIM; online discard is {}", online_words(online));
-            if online == OnlineDiscardMode::Off {
-                report
-                    .findings
-                    .push(Finding::new("fs.discard-off", Severity::Serious, report.why.clone()).remedy(bcachefs_discarding(root, mount)));
+            let why = format!("has no FITRIM; online discard is {}", online_words(online));
+            match online {
+                OnlineDiscardMode::Off => report.block("fs.discard-off", why, bcachefs_discarding(root, mount)),
+                _ => report.set(Gate::Passes, why),
             }
         }
         Some(_) => {
-            report.gate = Gate::Blocks;
-            report.why = "this filesystem driver discards nothing".to_owned();
             let remedy = Remedy::by_hand("use another filesystem, or leave part of the drive unused");
-            report.findings.push(Finding::new("fs.no-discards", Severity::Serious, report.why.clone()).remedy(remedy));
+            report.block("fs.no-discards", "this filesystem driver discards nothing", remedy);
         }
         None if mount.fs_type == "fuseblk" => {
             report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
             let remedy = Remedy::run(format!("trimtab trim {}", quoted(&shown(&mount.mount_point))));
             let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
-            report.findings.push(Finding::new(UNTRIED, Severity::Caution, text).remedy(remedy));
+            report.caution(UNTRIED, text, remedy);
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }
@@ -207,11 +189,11 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         "ntfs3" => {
             let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim --offset or --length), Linux discards what is in use; \
                         it blocks the filesystem until done, and suspend with it";
-            report.findings.push(Finding::new("fs.trim-whole-only", Severity::Note, text));
+            report.note("fs.trim-whole-only", text);
         }
         "exfat" | "vfat" => {
             let text = "a trim of the whole filesystem in one call blocks it until done, and suspend with it; trimtab trim goes in windows";
-            report.findings.push(Finding::new("fs.trim-blocks", Severity::Note, text));
+            report.note("fs.trim-blocks", text);
         }
         _ => {}
     }
@@ -300,21 +282,15 @@ fn online_words(online: OnlineDiscardMode) -> &'static str {
 
 fn on_no_device(mount: &Mount, report: &mut LayerReport) {
     let why = match NonBlockStorage::of(&mount.fs_type, &mount.source) {
-        Some(NonBlockStorage::Memory) => {
-            report.gate = Gate::NotNeeded;
-            "not on a drive"
-        }
-        Some(NonBlockStorage::Image) => {
-            report.gate = Gate::NotNeeded;
-            READ_ONLY_IMAGE
-        }
+        Some(NonBlockStorage::Memory) => return report.set(Gate::NotNeeded, "not on a drive"),
+        Some(NonBlockStorage::Image) => return report.set(Gate::NotNeeded, READ_ONLY_IMAGE),
         Some(NonBlockStorage::Machine) => "on another machine: ask there",
         Some(NonBlockStorage::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
         Some(NonBlockStorage::Filesystems) => {
             if mount.source.is_absolute() {
                 let remedy = Remedy::run(format!("trimtab doctor {}", quoted(&shown(&mount.source))));
                 let text = "its files are those of another filesystem, which is to be asked about";
-                report.findings.push(Finding::new("fs.passes-through", Severity::Caution, text).remedy(remedy));
+                report.caution("fs.passes-through", text, remedy);
             }
             "its files are those of another filesystem: ask about that"
         }
@@ -325,14 +301,12 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
 }
 
 /// The online discard mode, from the options in force.
-#[must_use]
 pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => {
             // mountinfo omits the filesystem's stored default (tune2fs -o discard); this file
             // includes it.
-            let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
-            match root.read(Path::new("/proc/fs/ext4").join(device).join("options")) {
+            match root.read(Path::new("/proc/fs/ext4").join(device_name(stack)).join("options")) {
                 Some(options) if options.lines().any(|l| l.trim() == "discard") => OnlineDiscardMode::Sync,
                 Some(_) => OnlineDiscardMode::Off,
                 None => plain(mount),
@@ -349,6 +323,11 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
     }
 }
 
+/// Kernel name of the filesystem's first device.
+fn device_name(stack: &Stack) -> &str {
+    stack.top_layers().next().map(|top| top.name.as_str()).unwrap_or_default()
+}
+
 fn plain(mount: &Mount) -> OnlineDiscardMode {
     if mount.has_option("discard") { OnlineDiscardMode::Sync } else { OnlineDiscardMode::Off }
 }
@@ -356,34 +335,31 @@ fn plain(mount: &Mount) -> OnlineDiscardMode {
 fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy = remounted(root, mount, "relatime");
-        report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
+        report.caution("fs.strictatime", text, remounted(root, mount, "relatime"));
     }
 }
 
 fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
-    let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
-    let sys = Path::new("/sys/fs/ext4").join(&device);
-    report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", &device)));
+    let device = device_name(stack);
+    let sys = Path::new("/sys/fs/ext4").join(device);
+    report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", device)));
     report.evidence.add_some("last_trim_minblks", root.read(sys.join("last_trim_minblks")));
     if root.read_u64(sys.join("errors_count")).is_some_and(|n| n > 0) {
         let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
-        report.findings.push(
-            Finding::new("ext4.errors", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it").then_run(format!("e2fsck -f {}", quoted(&block::node_of(&device))))),
-        );
+        let check = format!("e2fsck -f {}", quoted(&block::node_of(device)));
+        report.caution("ext4.errors", text, Remedy::by_hand("unmount it").then_run(check));
     }
     if online == OnlineDiscardMode::Sync && !mount.has_option("discard") {
         let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
-        report.findings.push(Finding::new("ext4.discard-by-default", Severity::Note, text));
+        report.note("ext4.discard-by-default", text);
     }
     if online == OnlineDiscardMode::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
         let text = "online discard sends freed space together with adjoining free space of its block group; deleting many files sends the same space many times";
-        report.findings.push(Finding::new("ext4.discard-amplification", Severity::Note, text));
+        report.note("ext4.discard-amplification", text);
     }
     if root.read("/etc/mke2fs.conf").is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0")) {
         let text = "/etc/mke2fs.conf says discard = 0: mkfs does not trim the device first";
-        report.findings.push(Finding::new("mkfs.nodiscard", Severity::Note, text));
+        report.note("mkfs.nodiscard", text);
     }
 }
 
@@ -391,14 +367,12 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
     // See `xfs_ioc_trim` and the freeing of realtime extents.
     let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
     if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
-        report.gate = Gate::Blocks;
-        report.why = "this kernel's XFS sends no discards to the realtime device (rtdev)".to_owned();
-        let remedy = Remedy::by_hand("use Linux 6.11 or later, which trims both devices");
-        report.findings.push(Finding::new("xfs.realtime-not-trimmed", Severity::Serious, report.why.clone()).remedy(remedy));
+        let why = "this kernel's XFS sends no discards to the realtime device (rtdev)";
+        report.block("xfs.realtime-not-trimmed", why, Remedy::by_hand("use Linux 6.11 or later, which trims both devices"));
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
         let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
-        report.findings.push(Finding::new("xfs.fstrim-incomplete", Severity::Note, text));
+        report.note("xfs.fstrim-incomplete", text);
     }
 }
 
@@ -411,16 +385,15 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
     match online {
         OnlineDiscardMode::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy = remounted(root, mount, "discard=async");
-            report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
+            report.caution("btrfs.sync-discard", text, remounted(root, mount, "discard=async"));
         }
         OnlineDiscardMode::Async => {
             let text = "discard=async leaves metadata out; an occasional trim of everything is still of use";
-            report.findings.push(Finding::new("btrfs.async-data-only", Severity::Note, text));
+            report.note("btrfs.async-data-only", text);
             let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
             if waiting > 1 << 30 && root.read_u64(knobs.join("iops_limit")).is_some_and(|limit| limit > 0) {
                 let text = format!("{} wait for their discard; iops_limit paces them", Bytes(waiting));
-                report.findings.push(Finding::new("btrfs.async-backlog", Severity::Note, text));
+                report.note("btrfs.async-backlog", text);
             }
         }
         _ => {}
@@ -431,10 +404,9 @@ fn f2fs(root: &Root, stack: &Stack, online: OnlineDiscardMode, report: &mut Laye
     if online == OnlineDiscardMode::Thread {
         let text =
             "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
-        report.findings.push(Finding::new("f2fs.sends-later", Severity::Note, text));
+        report.note("f2fs.sends-later", text);
     }
-    let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
-    let sys: PathBuf = Path::new("/sys/fs/f2fs").join(device);
+    let sys = Path::new("/sys/fs/f2fs").join(device_name(stack));
     for knob in ["discard_granularity", "max_discard_request", "discard_idle_interval", "discard_urgent_util", "pending_discard"] {
         report.evidence.add_some(knob, root.read(sys.join(knob)));
     }

@@ -1,7 +1,6 @@
 //! Selects the mounts that `fstrim` trims for given arguments, as `sys-utils/fstrim.c` of
 //! util-linux does from release 2.33 on.
 
-mod tags;
 mod types;
 
 use super::answer::{Answer, Reason};
@@ -13,7 +12,7 @@ use crate::host::root::Root;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::OnceLock;
 use trimtab_drive::units::Bytes;
@@ -32,6 +31,10 @@ pub const NO_DISCARDS: &str = "fstrim.no-discards";
 const RECORDED_VERSION: &str = "/fstrim-version";
 /// Fixed paths of fstrim: never searched in a PATH that another user may have set.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
+/// This directory exists if udev creates links.
+const LINKS: &str = "/dev/disk";
+/// Fixed paths of findfs: never searched in a PATH that another user may have set.
+const FINDFS: [&str; 2] = ["/usr/sbin/findfs", "/sbin/findfs"];
 const FSTAB: &str = "/etc/fstab";
 /// Size of a block group of ext4 with blocks of 4 KiB, the largest `--minimum` that it accepts
 /// (`ext4_trim_fs`). With larger clusters (bigalloc), groups are larger.
@@ -478,7 +481,7 @@ impl<'a> Machine<'a> {
         // A device number needs no name here.
         let source = PathBuf::from(if named { spec } else { "/dev/root" });
         let entry = || FstabEntry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
-        let leads = || tags::leads_to_a_device(self.root, Path::new(spec)) != Some(false);
+        let leads = || leads_to_a_device(self.root, Path::new(spec)) != Some(false);
         (named && leads() || number(spec) || hexadecimal).then(entry)
     }
 
@@ -504,7 +507,7 @@ impl<'a> Machine<'a> {
         if self.release >= Release::V2_39 && types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
             return skipped(format!("--types {} leaves out {}", types.unwrap_or_default(), entry.fs_type));
         }
-        (tags::leads_to_a_device(self.root, &entry.source) == Some(false))
+        (leads_to_a_device(self.root, &entry.source) == Some(false))
             .then(|| Reason::new(NO_DEVICE, format!("no device has {}, as its line for {target} says", shown(&entry.source))))
     }
 
@@ -577,6 +580,24 @@ impl<'a> Machine<'a> {
             }
         }
     }
+}
+
+/// Returns whether a device has the tag of an fstab line (`UUID=…`), as libblkid does: by
+/// udev's links, then by probing all devices. `None` if unknown or if the source is not a tag.
+fn leads_to_a_device(root: &Root, source: &Path) -> Option<bool> {
+    let link = fstab::tag_link(source)?;
+    if root.link(&link).is_some() || root.exists(&link) {
+        return Some(true);
+    }
+    let looked_at = || root.is_this_machine().then(|| findfs(source)).flatten();
+    looked_at().or_else(|| root.is_directory(LINKS).map(|_| false))
+}
+
+/// The result of findfs, which probes all devices only as root.
+fn findfs(tag: &Path) -> Option<bool> {
+    let program = FINDFS.iter().find(|program| rustix::process::geteuid().is_root() && Path::new(program).exists())?;
+    let status = Command::new(program).arg(tag).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.ok().map(|status| status.success())
 }
 
 /// Returns whether a line for the filesystem remains.

@@ -7,8 +7,9 @@ use super::lvm::lvm_name;
 use super::mapper::MapperTarget;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
-use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, blank, drives, md, thin_pool};
+use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction, Severity, drives, is_listed, md, thin_pool};
 use crate::host::block::{self, Bus, Layer, LayerKind, Stack, node_of};
+use crate::host::environment::{alignment, kind_name};
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_drive::units::Bytes;
@@ -17,7 +18,7 @@ use trimtab_drive::usage::quoted;
 /// Judges the layer at `index`.
 pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     let layer = &stack.layers[index];
-    let mut report = blank(layer);
+    let mut report = LayerReport::blank(layer.title(), kind_name(&layer.kind), layer.below.clone());
     if let LayerKind::File { fs_type, mount_point } = &layer.kind {
         file(layer, fs_type, mount_point, &mut report);
         return report;
@@ -47,8 +48,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         zeroed(&limits, &mut report);
     }
     if is_boot_area(&layer.name) {
-        report.gate = Gate::NotNeeded;
-        report.why = "a boot or replay-protected area of an eMMC device, which holds no files".to_owned();
+        report.set(Gate::NotNeeded, "a boot or replay-protected area of an eMMC device, which holds no files");
         report.findings.clear();
     }
     if report.gate != Gate::NotNeeded && layer.is_read_only(doctor.root) {
@@ -63,8 +63,6 @@ const WITHOUT_LOOP: &str = "use the block device itself instead of a loop device
 /// Reports a read-only device: the kernel refuses every discard on it, whatever its limits
 /// are.
 fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
-    report.gate = Gate::Blocks;
-    report.why = "the device is read-only".to_owned();
     report.evidence.add("ro", "1");
     // A partition is read-only if its disk is.
     let disk = layer.sys.parent().filter(|disk| layer.kind == LayerKind::Partition && root.read_u64(disk.join("ro")) == Some(1));
@@ -85,7 +83,7 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     };
     // Other obstacles become visible once this one is fixed.
     report.findings.retain(|finding| finding.severity < Severity::Serious);
-    report.findings.push(Finding::new("device.read-only", Severity::Serious, report.why.clone()).remedy(remedy));
+    report.block("device.read-only", "the device is read-only", remedy);
 }
 
 /// A loop device on a block device passes discards down as zero writes, so the discard
@@ -94,8 +92,7 @@ fn zeroed(limits: &Limits, report: &mut LayerReport) {
     if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
         return;
     }
-    report.gate = Gate::Unknown;
-    report.why = "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair".to_owned();
+    report.set(Gate::Unknown, "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair");
     report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
     report.findings.retain(|finding| finding.severity != Severity::Serious);
 }
@@ -111,11 +108,11 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
             Some(0) => from_scratch(layer),
             _ => limits.set(layer, highest),
         };
-        report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
+        report.serious("limits.switched-off", text, remedy);
     } else if max < highest && max < 1 << 20 {
         let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
         let enough = highest.min((128 << 20).max(limits.granularity.unwrap_or(0)));
-        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(limits.set(layer, enough)));
+        report.caution("limits.tiny", text, limits.set(layer, enough));
     }
 }
 
@@ -148,16 +145,11 @@ fn from_scratch(layer: &Layer) -> Remedy {
 
 fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
     let mount_point = super::shown(mount_point);
-    report.gate = Gate::Passes;
-    report.why = "discards punch holes into the file".to_owned();
+    report.set(Gate::Passes, "discards punch holes into the file");
     report.evidence.add("filesystem", fs_type);
     report.evidence.add("mount point", mount_point.clone());
     if layer.name.ends_with(" (deleted)") {
-        report.findings.push(Finding::new(
-            "file.deleted",
-            Severity::Note,
-            "the file has been deleted; its space is freed with the loop device",
-        ));
+        report.note("file.deleted", "the file has been deleted; its space is freed with the loop device");
     }
     if fs_type == block::VIRTUAL_SSD {
         report.why = "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
@@ -181,7 +173,7 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
             quoted(&mount_point)
         ),
     };
-    report.findings.push(Finding::new("file.second-filesystem", Severity::Note, text));
+    report.note("file.second-filesystem", text);
 }
 
 /// Judges a partition: it passes the same discards as its disk, but its start offset matters.
@@ -192,7 +184,7 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     };
     let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
     let start_bytes = start.saturating_mul(SECTOR_BYTES);
-    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", crate::host::environment::alignment(start_bytes)));
+    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", alignment(start_bytes)));
     let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
@@ -206,17 +198,18 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     if start_bytes % physical != 0 {
         let text =
             format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
-        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+        report.caution("partition.misaligned", text, remedy);
     } else if granularity > 0 && start_bytes % granularity != 0 {
         let text = format!(
             "starts at sector {start}, not on a multiple of the discard unit of {granularity} B (discard_alignment {offset}): discards are cut at both ends"
         );
-        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+        report.caution("partition.misaligned", text, remedy);
     } else if start_bytes % (1 << 20) != 0 {
         let text = format!("starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders");
-        let severity = if start % 8 == 0 { Severity::Note } else { Severity::Caution };
-        let finding = Finding::new("partition.not-on-mib", severity, text);
-        report.findings.push(if start % 8 == 0 { finding } else { finding.remedy(remedy) });
+        match start % 8 {
+            0 => report.note("partition.not-on-mib", text),
+            _ => report.caution("partition.not-on-mib", text, remedy),
+        }
     }
 }
 
@@ -242,43 +235,25 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         (Gate::Passes, true) => {
             let text =
                 "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
-            report.findings.push(Finding::new("loop.on-device", Severity::Caution, text).remedy(Remedy::by_hand(WITHOUT_LOOP)));
+            report.caution("loop.on-device", text, Remedy::by_hand(WITHOUT_LOOP));
             report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
         }
         (Gate::Blocks, true) => {
-            report.why = "a loop device on a block device takes discards only if that can unmap by writing zeroes".to_owned();
-            let finding = Finding::new("loop.on-device", Severity::Serious, report.why.clone());
-            report.findings.push(finding.remedy(Remedy::by_hand(WITHOUT_LOOP)));
+            let why = "a loop device on a block device takes discards only if that can unmap by writing zeroes";
+            report.block("loop.on-device", why, Remedy::by_hand(WITHOUT_LOOP));
         }
         (Gate::Blocks, false) => {
-            report.why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only".to_owned();
+            let why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only";
             let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, tmpfs), and attach it writable";
-            report.findings.push(Finding::new("loop.no-holes", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(remedy)));
+            report.block("loop.no-holes", why, Remedy::by_hand(remedy));
         }
         _ => {}
     }
 }
 
 /// Targets that pass discards on, as far as the layers below take them.
-const PASSING: [&str; 17] = [
-    "linear",
-    "striped",
-    "raid",
-    "mirror",
-    "multipath",
-    "cache",
-    "writecache",
-    "clone",
-    "era",
-    "integrity",
-    "crypt",
-    "delay",
-    "flakey",
-    "switch",
-    "snapshot-origin",
-    "snapshot-merge",
-    "log-writes",
-];
+const PASSING: &str = "linear striped raid mirror multipath cache writecache clone era integrity crypt delay flakey switch \
+                       snapshot-origin snapshot-merge log-writes";
 
 /// Code of the finding about a VDO volume, to which a trim returns free space.
 pub const VDO_KEEPS: &str = "vdo.keeps";
@@ -287,21 +262,17 @@ pub const VDO_KEEPS: &str = "vdo.keeps";
 fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
     let keeps = |target: &&MapperTarget| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
     if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
-        report.gate = Gate::Blocks;
-        report.why = format!("dm-{} takes discards and does not pass them down (no_discard_passdown)", target.kind);
         let remedy = Remedy::by_hand(
             "set it up without the feature no_discard_passdown, on a device that takes discards at least as long as one of its blocks",
         );
-        report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
+        let why = format!("dm-{} takes discards and does not pass them down (no_discard_passdown)", target.kind);
+        report.block("cache.no-passdown", why, remedy);
     } else if kinds.contains(&"vdo") || layer.kind == LayerKind::Mapper("VDO".into()) {
-        report.gate = Gate::Blocks;
-        report.why = "VDO takes discards back into itself and does not pass them down".to_owned();
         let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back")
             .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
-        report.findings.push(Finding::new(VDO_KEEPS, Severity::Serious, report.why.clone()).remedy(remedy));
-    } else if let Some(unknown) = kinds.iter().find(|kind| !PASSING.contains(kind)) {
-        report.gate = Gate::Unknown;
-        report.why = format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known");
+        report.block(VDO_KEEPS, "VDO takes discards back into itself and does not pass them down", remedy);
+    } else if let Some(unknown) = kinds.iter().find(|kind| !is_listed(PASSING, kind)) {
+        report.set(Gate::Unknown, format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known"));
     } else {
         report.why = "passes discards on".to_owned();
     }
@@ -353,11 +324,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             Remedy::run(format!("lvs {}", quoted(lvm_name(&name).split('/').next().unwrap_or_default())))
                 .then("remove the snapshots that it lists (lvremove) when they have served their purpose; thin snapshots do not have this"),
         ),
-        Some("verity") => {
-            report.gate = Gate::NotNeeded;
-            report.why = "read-only: nothing becomes free".to_owned();
-            return;
-        }
+                Some("verity") => return report.set(Gate::NotNeeded, "read-only: nothing becomes free"),
         Some("raid") if is_parity(doctor.tables.table(&name)) && !is_lvm => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
@@ -381,9 +348,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         }
         Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", Remedy::by_hand("see its documentation")),
     };
-    report.gate = Gate::Blocks;
-    report.why = text.to_owned();
-    report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+    report.block(code, text, remedy);
 }
 
 /// True if dm-crypt creates the checksums: the kernel then refuses `allow_discards`.
@@ -413,7 +378,6 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str
 /// The arguments of a dm-integrity target with or without `allow_discards`: device, first
 /// sector, tag size, mode, number of options, options. `None` if the table does not define
 /// the target completely: keys, another device, a recalculation in progress.
-#[must_use]
 pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
     const WORD: &str = "allow_discards";
@@ -471,7 +435,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let names = names.join(", ");
             let how = if layer.kind == LayerKind::Lvm { " (pvmove)" } else { "" };
             let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive{how}, and activate the volume again"));
-            reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
+            reports[i].serious("dm.member-without-discards", text, remedy);
         }
     }
 }
@@ -534,7 +498,7 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             .then_run(format!("lvchange -an {volume}"))
             .then_run(format!("lvchange -ay {volume}"))
     };
-    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(again));
+    report.serious("dm.stale-limits", text, again);
 }
 
 #[cfg(test)]

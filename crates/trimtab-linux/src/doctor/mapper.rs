@@ -42,7 +42,6 @@ pub struct Tables {
 impl Tables {
     /// Reads them from recorded output, or as root on the running machine through dmsetup, which
     /// hides the keys of dm-crypt.
-    #[must_use]
     pub fn read(root: &Root) -> Self {
         if !root.is_this_machine() {
             let file = |path: &str| root.read_bytes(Path::new(path), BYTES_MAX as u64).ok().map(|b| parse(&String::from_utf8_lossy(&b)));
@@ -60,13 +59,11 @@ impl Tables {
     }
 
     /// Parses the output of `dmsetup table`.
-    #[must_use]
     pub fn of_text(table: &str) -> Self {
         Self { table: Some(parse(table)), status: None }
     }
 
     /// True if the tables were read.
-    #[must_use]
     pub fn known(&self) -> bool {
         self.table.is_some()
     }

@@ -1,6 +1,6 @@
 //! md arrays: the members that get discards, and the reasons why an array takes none.
 
-use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use super::{Gate, LayerReport, Remedy};
 use crate::host::block::Layer;
 use crate::host::root::Root;
 use trimtab_drive::usage::quoted;
@@ -16,12 +16,11 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
     let switch = root.read(format!("/sys/module/{level}/parameters/devices_discard_performance"));
     report.evidence.add_some("devices_discard_performance", switch.clone());
     if switch.as_deref() == Some("N") {
-        report.gate = Gate::Blocks;
-        report.why = format!("this kernel passes no discards through {level}: {level}.devices_discard_performance is N");
         let remedy = Remedy::by_hand(format!(
             "only if all members carry out short discards fast: put {level}.devices_discard_performance=Y on the kernel command line"
         ));
-        report.findings.push(Finding::new("md.raid0-switch", Severity::Serious, report.why.clone()).remedy(remedy));
+        let why = format!("this kernel passes no discards through {level}: {level}.devices_discard_performance is N");
+        report.block("md.raid0-switch", why, remedy);
         return;
     }
     if !parity {
@@ -48,7 +47,7 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
             "assembled with raid456.devices_handle_discard_safely=Y{until}: parity is right only if every member reads zeroes after a discard, each \
              time; check the array before the first trim: mismatch_cnt has to be 0"
         );
-        report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
+        report.note("md.parity-trusts-members", text);
         return;
     }
     if allowed {
@@ -62,7 +61,7 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
         .then_run(format!("mdadm --stop {}", quoted(&layer.node())))
         .then_run("mdadm --assemble --scan")
         .then("if the array takes none even then, compare the discard limits of its members with its stripe (lsblk --discard)");
-        report.findings.push(Finding::new("md.parity-stripe", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.serious("md.parity-stripe", report.why.clone(), remedy);
     } else {
         report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
         let md = quoted(&format!("/sys/block/{}/md", layer.name));
@@ -73,7 +72,7 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
                  raid456.devices_handle_discard_safely=Y on the kernel command line, and reboot: it counts only when the array is assembled",
             )
             .then("otherwise leave 10 % to 20 % of each member unused");
-        report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.serious("md.parity", report.why.clone(), remedy);
     }
 }
 
@@ -86,14 +85,11 @@ fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport
         return;
     }
     let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
-    let md = format!("/sys/block/{}/md", layer.name);
-    report.findings.push(match parity {
-        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(
-            Remedy::by_hand("before any trim: look for a failing member (smartctl)")
-                .then_run(format!("echo repair > {}", quoted(&format!("{md}/sync_action")))),
-        ),
-        false => {
-            Finding::new("md.mismatch", Severity::Note, format!("{text}; trimmed space of members that do not read zeroes is among them"))
-        }
-    });
+    if parity {
+        let repair = format!("echo repair > {}", quoted(&format!("/sys/block/{}/md/sync_action", layer.name)));
+        let remedy = Remedy::by_hand("before any trim: look for a failing member (smartctl)").then_run(repair);
+        report.caution("md.mismatch", text, remedy);
+    } else {
+        report.note("md.mismatch", format!("{text}; trimmed space of members that do not read zeroes is among them"));
+    }
 }

@@ -1,6 +1,6 @@
 //! Block devices that are neither drives on a known bus nor built from other block devices.
 
-use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use super::{Gate, LayerReport, Remedy, is_numbered};
 use crate::host::block::{Bus, Layer, LayerKind};
 
 /// Kinds by the prefix of the kernel name: gate and reason.
@@ -25,10 +25,7 @@ const WITHOUT_USE: [(&str, &str); 2] = [
 pub fn judge(layer: &Layer, report: &mut LayerReport) {
     let without_use = WITHOUT_USE.iter().find(|(prefix, _)| is_numbered(&layer.name, prefix));
     match (report.gate, without_use) {
-        (Gate::Blocks, Some((_, why))) => {
-            report.gate = Gate::NotNeeded;
-            report.why = (*why).to_owned();
-        }
+        (Gate::Blocks, Some((_, why))) => report.set(Gate::NotNeeded, *why),
         (Gate::Blocks, None) => without_discards(layer, report),
         _ => {}
     }
@@ -36,15 +33,12 @@ pub fn judge(layer: &Layer, report: &mut LayerReport) {
         return;
     }
     let known = KINDS.iter().find(|(prefix, ..)| layer.name.starts_with(prefix));
-    let (gate, why) = known
-        .map_or((Gate::Unknown, "a kind of device that is not known: it takes discards, and nothing shows what becomes of them"), |k| {
-            (k.1, k.2)
-        });
-    report.gate = gate;
-    report.why = why.to_owned();
-    if gate == Gate::Unknown {
-        let text = "trimtab trim and trimtab verify show what this device makes of discards";
-        report.findings.push(Finding::new("device.kind-unknown", Severity::Note, text));
+    match known {
+        Some((_, gate, why)) => report.set(*gate, *why),
+        None => report.set(Gate::Unknown, "a kind of device that is not known: it takes discards, and nothing shows what becomes of them"),
+    }
+    if report.gate == Gate::Unknown {
+        report.note("device.kind-unknown", "trimtab trim and trimtab verify show what this device makes of discards");
     }
 }
 
@@ -59,10 +53,5 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
         _ if layer.name.starts_with("drbd") => "run trimtab doctor on the backing devices of all nodes, and mend what it finds there",
         _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
     };
-    report.findings.push(Finding::new("device.no-discards", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(step)));
-}
-
-/// True for `pmem0`, and for `pmem0s` with a block translation table.
-fn is_numbered(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    report.serious("device.no-discards", report.why.clone(), Remedy::by_hand(step));
 }

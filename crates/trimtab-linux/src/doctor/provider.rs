@@ -3,7 +3,7 @@
 //! enabled at the provider.
 
 use super::quirks::matches;
-use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use super::{Finding, Gate, LayerReport, Remedy, Severity, is_numbered};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, device_directory};
 use crate::host::root::Root;
@@ -13,142 +13,123 @@ use trimtab_drive::usage::quoted;
 /// The system that presents a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    Hypervisor(Hypervisor),
-    RaidController(Controller),
+    Hypervisor(&'static Hypervisor),
+    /// A RAID controller, with the step that passes its drives through.
+    RaidController(&'static str),
     /// A LUN of a storage array or an iSCSI target.
     Array,
     /// A volume of the named cloud service.
     Cloud(&'static str),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hypervisor {
-    VirtualBox,
-    VmWare,
-    HyperV,
-    Qemu,
-    Xen,
-    Parallels,
-    Bhyve,
-    /// A virtio disk of an unidentified hypervisor: QEMU, Firecracker, Cloud Hypervisor …
-    Unnamed,
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hypervisor {
+    name: &'static str,
+    /// The steps that make it offer discards.
+    switch: &'static [&'static str],
 }
 
-/// A family of RAID controllers that share one way to pass a drive through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Controller {
-    Perc,
-    MegaRaid,
-    SmartArray,
-    Adaptec,
-    Other,
-}
+const VIRTUAL_BOX: Hypervisor = Hypervisor {
+    name: "VirtualBox",
+    switch: &["shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
+               --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)"],
+};
+const VM_WARE: Hypervisor = Hypervisor {
+    name: "VMware",
+    switch: &["on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
+               Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6"],
+};
+const HYPER_V: Hypervisor = Hypervisor {
+    name: "Hyper-V",
+    switch: &[
+        "on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) and attach it to a SCSI controller, not to an IDE \
+               controller",
+    ],
+};
+const QEMU: Hypervisor = Hypervisor {
+    name: "the host (QEMU)",
+    switch: &["on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
+               ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk (qm set VMID \
+               --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine"],
+};
+const XEN: Hypervisor = Hypervisor {
+    name: "the Xen host",
+    switch: &[
+        "on the host: Xen offers discards where the storage of the disk takes them (lsblk --discard shows that of a block device) and the \
+               disk's line in the xl configuration does not say no-discard; then stop and start the domain. XenServer and XCP-ng offer none for \
+               a VHD on LVM",
+    ],
+};
+const PARALLELS: Hypervisor = Hypervisor {
+    name: "Parallels",
+    switch: &["on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)"],
+};
+const BHYVE: Hypervisor = Hypervisor {
+    name: "bhyve",
+    switch: &["on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards"],
+};
+/// Behind a virtio disk: QEMU, Firecracker, Cloud Hypervisor …
+const UNNAMED: Hypervisor = Hypervisor {
+    name: "the hypervisor",
+    switch: &["let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:", QEMU.switch[0]],
+};
 
-use Controller::{Adaptec, MegaRaid, Other, Perc, SmartArray};
-use Hypervisor::{Bhyve, HyperV, Parallels, Qemu, Unnamed, VirtualBox, VmWare, Xen};
+/// Steps that pass the drives of a RAID controller through.
+const PERC: &str = "convert the drives to non-RAID disks, or switch the PERC to HBA mode (perccli, iDRAC)";
+const MEGA_RAID: &str = "hand the drives through as JBOD (storcli /c0 set jbod=on, then storcli /c0/eN/sN set jbod)";
+const SMART_ARRAY: &str = "switch the controller to HBA mode (ssacli ctrl slot=N modify hbamode=on)";
+const ADAPTEC: &str = "switch the controller to HBA mode (arcconf setcontrollermode 1 2)";
+const OTHER: &str = "hand the drives through without RAID (HBA or JBOD mode), or attach them to an HBA";
+
 use Provider::{Array, Cloud, RaidController};
 
-/// Vendor and model of INQUIRY (for ATA and NVMe only the model) in lower case, and the
-/// provider.
-const NAMES: &[(&str, Provider)] = &[
-    ("vbox harddisk*", Provider::Hypervisor(VirtualBox)),
-    ("orcl-vbox-nvme*", Provider::Hypervisor(VirtualBox)),
-    ("vmware* virtual *", Provider::Hypervisor(VmWare)),
-    ("msft virtual disk*", Provider::Hypervisor(HyperV)),
-    ("virtual hd", Provider::Hypervisor(HyperV)),
-    ("qemu *", Provider::Hypervisor(Qemu)),
-    ("virtual hdd*", Provider::Hypervisor(Parallels)),
-    ("bhyve *", Provider::Hypervisor(Bhyve)),
-    ("bhyve-nvme*", Provider::Hypervisor(Bhyve)),
-    ("amazon *", Cloud("Amazon EC2")),
-    ("google *", Cloud("Google Cloud")),
-    ("nvme_card*", Cloud("Google Cloud")),
-    ("msft nvme accelerator*", Cloud("Azure")),
-    ("microsoft nvme direct disk*", Cloud("Azure")),
-    ("oracle blockvolume*", Cloud("Oracle Cloud")),
-    ("do volume*", Cloud("DigitalOcean")),
-    ("hc volume*", Cloud("Hetzner Cloud")),
-    ("linode volume*", Cloud("Akamai (Linode)")),
-    ("scw b_ssd*", Cloud("Scaleway")),
-    ("alibaba cloud *", Cloud("Alibaba Cloud")),
-    ("dell perc*", RaidController(Perc)),
-    ("dell virtual disk*", RaidController(Perc)),
-    ("dellboss *", RaidController(Other)),
-    ("dell boss*", RaidController(Other)),
-    ("marvell raid*", RaidController(Other)),
-    ("lsi *", RaidController(MegaRaid)),
-    ("lsilogic *", RaidController(MegaRaid)),
-    ("avago *", RaidController(MegaRaid)),
-    ("broadcom *", RaidController(MegaRaid)),
-    ("megaraid*", RaidController(MegaRaid)),
-    ("smc smc*", RaidController(MegaRaid)),
-    ("cisco ucs*raid*", RaidController(MegaRaid)),
-    ("lenovo raid*", RaidController(MegaRaid)),
-    ("ibm serveraid*", RaidController(MegaRaid)),
-    ("intel rs[0123456789]*", RaidController(MegaRaid)),
-    ("intel rms[0123456789]*", RaidController(MegaRaid)),
-    ("fts praid*", RaidController(MegaRaid)),
-    ("hp logical volume*", RaidController(SmartArray)),
-    ("hpe logical volume*", RaidController(SmartArray)),
-    ("hpe mr[0123456789]*", RaidController(MegaRaid)),
-    ("hpe ns204*", RaidController(Other)),
-    ("mscc logical volume*", RaidController(Adaptec)),
-    ("adaptec *", RaidController(Adaptec)),
-    ("amcc *", RaidController(Other)),
-    ("3ware *", RaidController(Other)),
-    ("areca *", RaidController(Other)),
-    ("hpt *", RaidController(Other)),
-    ("lio-org *", Array),
-    ("netapp lun*", Array),
-    ("netapp inf-01*", Array),
-    ("netapp ontap*", Array),
-    ("pure flasharray*", Array),
-    ("pure storage*", Array),
-    ("dgc *", Array),
-    ("emc *", Array),
-    ("dellemc *", Array),
-    ("compelnt *", Array),
-    ("eqlogic *", Array),
-    ("dell md3*", Array),
-    ("dell me4*", Array),
-    ("hitachi open*", Array),
-    ("hp hsv*", Array),
-    ("hp p2000*", Array),
-    ("hp* msa*", Array),
-    ("3pardata vv*", Array),
-    ("ibm 2145*", Array),
-    ("ibm 2107*", Array),
-    ("ibm 2810*", Array),
-    ("ibm flashsystem*", Array),
-    ("huawei xsg*", Array),
-    ("nimble server*", Array),
-    ("nfinidat *", Array),
-    ("xtremio *", Array),
-    ("lenovo de_series*", Array),
-    ("fujitsu eternus*", Array),
-    ("nec disk array*", Array),
-    ("datacore *", Array),
-    ("synology *", Array),
-    ("qnap *", Array),
-    ("truenas *", Array),
-    ("freenas *", Array),
-    ("freebsd iscsi*", Array),
-    ("iet virtual-disk*", Array),
-    ("scst_*", Array),
-    ("nexenta *", Array),
-    ("sun comstar*", Array),
+/// Providers, each with the patterns of its names, separated by `|`: vendor and model of
+/// INQUIRY (for ATA and NVMe only the model) in lower case.
+const NAMES: &[(Provider, &str)] = &[
+    (Provider::Hypervisor(&VIRTUAL_BOX), "vbox harddisk*|orcl-vbox-nvme*"),
+    (Provider::Hypervisor(&VM_WARE), "vmware* virtual *"),
+    (Provider::Hypervisor(&HYPER_V), "msft virtual disk*|virtual hd"),
+    (Provider::Hypervisor(&QEMU), "qemu *"),
+    (Provider::Hypervisor(&PARALLELS), "virtual hdd*"),
+    (Provider::Hypervisor(&BHYVE), "bhyve *|bhyve-nvme*"),
+    (Cloud("Amazon EC2"), "amazon *"),
+    (Cloud("Google Cloud"), "google *|nvme_card*"),
+    (Cloud("Azure"), "msft nvme accelerator*|microsoft nvme direct disk*"),
+    (Cloud("Oracle Cloud"), "oracle blockvolume*"),
+    (Cloud("DigitalOcean"), "do volume*"),
+    (Cloud("Hetzner Cloud"), "hc volume*"),
+    (Cloud("Akamai (Linode)"), "linode volume*"),
+    (Cloud("Scaleway"), "scw b_ssd*"),
+    (Cloud("Alibaba Cloud"), "alibaba cloud *"),
+    (RaidController(PERC), "dell perc*|dell virtual disk*"),
+    (
+        RaidController(MEGA_RAID),
+        "lsi *|lsilogic *|avago *|broadcom *|megaraid*|smc smc*|cisco ucs*raid*|lenovo raid*|ibm serveraid*|\
+         intel rs[0123456789]*|intel rms[0123456789]*|fts praid*|hpe mr[0123456789]*",
+    ),
+    (RaidController(SMART_ARRAY), "hp logical volume*|hpe logical volume*"),
+    (RaidController(ADAPTEC), "mscc logical volume*|adaptec *"),
+    (RaidController(OTHER), "dellboss *|dell boss*|marvell raid*|hpe ns204*|amcc *|3ware *|areca *|hpt *"),
+    (
+        Array,
+        "lio-org *|netapp lun*|netapp inf-01*|netapp ontap*|pure flasharray*|pure storage*|dgc *|emc *|dellemc *|\
+         compelnt *|eqlogic *|dell md3*|dell me4*|hitachi open*|hp hsv*|hp p2000*|hp* msa*|3pardata vv*|ibm 2145*|\
+         ibm 2107*|ibm 2810*|ibm flashsystem*|huawei xsg*|nimble server*|nfinidat *|xtremio *|lenovo de_series*|\
+         fujitsu eternus*|nec disk array*|datacore *|synology *|qnap *|truenas *|freenas *|freebsd iscsi*|\
+         iet virtual-disk*|scst_*|nexenta *|sun comstar*",
+    ),
 ];
 
 /// Drivers of controllers whose volumes have user-chosen names.
-const DRIVERS: &[(&str, Controller)] = &[
-    ("hpsa", SmartArray),
-    ("smartpqi", SmartArray),
-    ("cciss", SmartArray),
-    ("megaraid_sas", MegaRaid),
-    ("aacraid", Adaptec),
-    ("arcmsr", Other),
-    ("3w-9xxx", Other),
-    ("3w-sas", Other),
+const DRIVERS: &[(&str, &str)] = &[
+    ("hpsa", SMART_ARRAY),
+    ("smartpqi", SMART_ARRAY),
+    ("cciss", SMART_ARRAY),
+    ("megaraid_sas", MEGA_RAID),
+    ("aacraid", ADAPTEC),
+    ("arcmsr", OTHER),
+    ("3w-9xxx", OTHER),
+    ("3w-sas", OTHER),
 ];
 
 /// A file of the machine, its content, and the cloud service that it identifies.
@@ -192,9 +173,10 @@ impl Provider {
     pub fn judge_without_discards(self, layer: &Layer, bus: Bus, rotational: bool, report: &mut LayerReport) {
         let (gate, severity, code, why, remedy) = match self {
             Self::Hypervisor(host) => {
-                let why = format!("{} does not offer discards for this virtual disk", host.name());
+                let why = format!("{} does not offer discards for this virtual disk", host.name);
                 let code = if bus == Bus::Virtio { "virtio.no-discard" } else { "virtual.no-discard" };
-                (Gate::Blocks, Severity::Serious, code, why, Some(host.switch()))
+                let switch = host.switch.iter().fold(Remedy::default(), |remedy, step| remedy.then(*step));
+                (Gate::Blocks, Severity::Serious, code, why, Some(switch))
             }
             Self::Array => {
                 let why = "the storage array does not offer UNMAP for this LUN".to_owned();
@@ -202,100 +184,44 @@ impl Provider {
                 let remedy = Remedy::by_hand("on the array: make the LUN thin and switch space reclamation (UNMAP) on for it");
                 (Gate::Blocks, Severity::Serious, "lun.no-unmap", why, Some(remedy.then_run(rescan)))
             }
-            Self::RaidController(family) if rotational => {
+            Self::RaidController(step) if rotational => {
                 let why = "the RAID controller takes no discards, and whether SSDs behind it need any cannot be seen from here".to_owned();
-                (Gate::Unknown, Severity::Caution, "raid-controller.no-discard", why, Some(family.switch()))
+                (Gate::Unknown, Severity::Caution, "raid-controller.no-discard", why, Some(without_raid(step)))
             }
-            Self::RaidController(family) => {
+            Self::RaidController(step) => {
                 let why = "the RAID controller takes no discards for its volumes".to_owned();
-                (Gate::Blocks, Severity::Serious, "raid-controller.no-discard", why, Some(family.switch()))
+                (Gate::Blocks, Severity::Serious, "raid-controller.no-discard", why, Some(without_raid(step)))
             }
             Self::Cloud(service) => {
                 let why = format!("discards are not offered by the service ({service}): nothing to do");
                 (Gate::NotNeeded, Severity::Note, "cloud.no-discard", why, None)
             }
         };
-        report.gate = gate;
-        report.why.clone_from(&why);
+        report.set(gate, why.clone());
         report.findings.push(Finding { remedy, ..Finding::new(code, severity, why) });
     }
 }
 
-impl Hypervisor {
-    const fn name(self) -> &'static str {
-        match self {
-            VirtualBox => "VirtualBox",
-            VmWare => "VMware",
-            HyperV => "Hyper-V",
-            Qemu => "the host (QEMU)",
-            Xen => "the Xen host",
-            Parallels => "Parallels",
-            Bhyve => "bhyve",
-            Unnamed => "the hypervisor",
-        }
-    }
-
-    fn switch(self) -> Remedy {
-        let by_hand = match self {
-            VirtualBox => {
-                "shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
-                 --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)"
-            }
-            VmWare => {
-                "on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
-                 Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6"
-            }
-            HyperV => {
-                "on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) and attach it to a SCSI controller, not to an IDE \
-                 controller"
-            }
-            Qemu => {
-                "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
-                 ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk (qm set VMID \
-                 --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine"
-            }
-            Xen => {
-                "on the host: Xen offers discards where the storage of the disk takes them (lsblk --discard shows that of a block device) and the \
-                 disk's line in the xl configuration does not say no-discard; then stop and start the domain. XenServer and XCP-ng offer none for \
-                 a VHD on LVM"
-            }
-            Parallels => "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
-            Unnamed => {
-                let first = "let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:";
-                return Qemu.switch().after(Remedy::by_hand(first));
-            }
-            Bhyve => "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
-        };
-        Remedy::by_hand(by_hand)
-    }
-}
-
-impl Controller {
-    fn switch(self) -> Remedy {
-        let step = match self {
-            Perc => "convert the drives to non-RAID disks, or switch the PERC to HBA mode (perccli, iDRAC)",
-            MegaRaid => "hand the drives through as JBOD (storcli /c0 set jbod=on, then storcli /c0/eN/sN set jbod)",
-            SmartArray => "switch the controller to HBA mode (ssacli ctrl slot=N modify hbamode=on)",
-            Adaptec => "switch the controller to HBA mode (arcconf setcontrollermode 1 2)",
-            Other => "hand the drives through without RAID (HBA or JBOD mode), or attach them to an HBA",
-        };
-        Remedy::by_hand("if SSDs are behind the controller: back the data up first, since this destroys the RAID volume")
-            .then(step)
-            .then("or leave 10 % to 20 % of each SSD unused")
-    }
+/// Passes the drives of a RAID controller through by this step.
+fn without_raid(step: &str) -> Remedy {
+    Remedy::by_hand("if SSDs are behind the controller: back the data up first, since this destroys the RAID volume")
+        .then(step)
+        .then("or leave 10 % to 20 % of each SSD unused")
 }
 
 fn by_name(root: &Root, layer: &Layer) -> Option<Provider> {
     let name = drive::identity(root, layer).model?.to_ascii_lowercase();
-    NAMES.iter().find(|(pattern, _)| matches(pattern, &name)).map(|(_, provider)| *provider)
+    let is_its = |(_, patterns): &&(Provider, &str)| patterns.split('|').any(|pattern| matches(pattern, &name));
+    NAMES.iter().find(is_its).map(|(provider, _)| *provider)
 }
 
-/// Identifies the controller by its driver and by the driver's data about the volume.
-fn by_controller(root: &Root, layer: &Layer) -> Option<Controller> {
+/// Identifies the controller by its driver and by the driver's data about the volume. Returns
+/// the step that passes its drives through.
+fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
     if layer.name.starts_with("cciss!") {
-        return Some(SmartArray);
+        return Some(SMART_ARRAY);
     }
-    let host = layer.sys.ancestors().find(|dir| is_numbered(dir, "host"))?;
+    let host = above(layer, "host")?;
     let name = host.file_name()?;
     let driver = root.read(host.join("scsi_host").join(name).join("proc_name"))?;
     let (_, family) = DRIVERS.iter().find(|(known, _)| *known == driver)?;
@@ -313,11 +239,10 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<Controller> {
 
 /// Detects iSCSI sessions, Fibre Channel ports, and NVMe over fabrics.
 fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
-    let through = |prefix: &str| layer.sys.ancestors().any(|dir| is_numbered(dir, prefix));
     let fabric = || root.read(device_directory(layer).join("transport")).is_some_and(|transport| transport != "pcie");
     match bus {
         Bus::Nvme => fabric().then_some(Array),
-        Bus::Scsi => (through("session") || through("rport-")).then_some(Array),
+        Bus::Scsi => above(layer, "session").or_else(|| above(layer, "rport-")).map(|_| Array),
         _ => None,
     }
 }
@@ -326,8 +251,8 @@ fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     // Only the firmware's tables name the hypervisor behind a virtio disk.
     let names_qemu = || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
     match bus {
-        Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { Qemu } else { Unnamed })),
-        _ if layer.sys.ancestors().any(|dir| is_numbered(dir, "vbd-")) => Some(Provider::Hypervisor(Xen)),
+        Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { &QEMU } else { &UNNAMED })),
+        _ if above(layer, "vbd-").is_some() => Some(Provider::Hypervisor(&XEN)),
         _ => None,
     }
 }
@@ -354,8 +279,8 @@ fn cloud(root: &Root) -> Option<&'static str> {
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 
-/// True for names such as `host4`, `session1`, `rport-2:0-1`.
-fn is_numbered(directory: &Path, prefix: &str) -> bool {
-    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+/// The directory of a device's path that has such a name: `host4`, `session1`, `rport-2:0-1`.
+fn above<'a>(layer: &'a Layer, prefix: &str) -> Option<&'a Path> {
+    let is_it = |dir: &&Path| dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_numbered(name, prefix));
+    layer.sys.ancestors().find(is_it)
 }

@@ -16,6 +16,21 @@ pub enum Quirk {
     ZeroAfterTrim,
 }
 
+impl Quirk {
+    /// What the kernel does about it; `None` if that concerns no trim.
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Self::NoQueuedTrim => Some("the drive's queued TRIM is known to be faulty; the kernel does not use it"),
+            Self::NoQueueOnAti => {
+                Some("behind an ATI controller (PCI vendor 1002) the kernel uses no queued commands at all with this drive")
+            }
+            Self::NoTrim => Some("the drive's TRIM is known to do harm; the kernel does not use it"),
+            Self::TrimLimited => Some("the drive locks up on large TRIMs; the kernel limits them to 128 MiB"),
+            Self::ZeroAfterTrim => None,
+        }
+    }
+}
+
 /// Model pattern, firmware pattern, quirks; the first match applies.
 const TABLE: &[(&str, &str, &[Quirk])] = {
     use Quirk::{NoQueueOnAti, NoQueuedTrim, NoTrim, TrimLimited, ZeroAfterTrim};

@@ -23,7 +23,6 @@ pub enum VerdictKind {
 
 impl VerdictKind {
     /// Exit status of `trimtab doctor`.
-    #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
             Self::Reaches | Self::NotNeeded => 0,
@@ -56,32 +55,27 @@ impl DiscardVerdict {
     }
 }
 
-/// Fate of discards below some layer, as sets of layer indices. With arrays, the sets may
-/// overlap.
+/// Fate of discards below some layer: the layers where they end, each with its effect on them.
+/// With arrays, a layer may be in it more than once.
 #[derive(Clone, Debug, Default)]
-struct LayerReach {
-    reached: Vec<usize>,
-    blocked: Vec<usize>,
-    unknown: Vec<usize>,
-    not_needed: Vec<usize>,
-}
+struct LayerReach(Vec<(Gate, usize)>);
 
 impl LayerReach {
     fn absorb(&mut self, other: &Self) {
-        for (mine, theirs) in [
-            (&mut self.reached, &other.reached),
-            (&mut self.blocked, &other.blocked),
-            (&mut self.unknown, &other.unknown),
-            (&mut self.not_needed, &other.not_needed),
-        ] {
-            mine.extend(theirs.iter().copied().filter(|i| !mine.contains(i)).collect::<Vec<_>>());
+        for one in &other.0 {
+            if !self.0.contains(one) {
+                self.0.push(*one);
+            }
         }
     }
 
-    fn only(set: impl FnOnce(&mut Self) -> &mut Vec<usize>, index: usize) -> Self {
-        let mut reach = Self::default();
-        set(&mut reach).push(index);
-        reach
+    /// The layers where discards end in this way.
+    fn of(&self, gate: Gate) -> Vec<usize> {
+        self.0.iter().filter(|(one, _)| *one == gate).map(|(_, index)| *index).collect()
+    }
+
+    fn has(&self, gate: Gate) -> bool {
+        self.0.iter().any(|(one, _)| *one == gate)
     }
 }
 
@@ -116,20 +110,21 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> DiscardVerdict {
     }
     let names = |set: &[usize]| set.iter().map(|&i| format!("{} [{}]", layers[i].name, layers[i].kind)).collect::<Vec<_>>();
     let why = |set: &[usize]| set.iter().map(|&i| layers[i].why.clone()).next().unwrap_or_default();
-    let reaches = names(&whole.reached);
+    let [reached, blocked, unknown, not_needed] = [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| whole.of(gate));
+    let reaches = names(&reached);
     let elsewhere = if reaches.is_empty() { String::new() } else { format!("; it reaches {}", reaches.join(", ")) };
-    let verdict = if !whole.blocked.is_empty() {
-        let at = names(&whole.blocked);
-        let text = format!("TRIM is blocked at {}: {}{elsewhere}", at.join(", "), why(&whole.blocked));
+    let verdict = if !blocked.is_empty() {
+        let at = names(&blocked);
+        let text = format!("TRIM is blocked at {}: {}{elsewhere}", at.join(", "), why(&blocked));
         DiscardVerdict::new(VerdictKind::Blocked, at, text)
-    } else if !whole.unknown.is_empty() {
-        let at = names(&whole.unknown);
-        let text = format!("unknown whether TRIM gets through {}: {}{elsewhere}", at.join(", "), why(&whole.unknown));
+    } else if !unknown.is_empty() {
+        let at = names(&unknown);
+        let text = format!("unknown whether TRIM gets through {}: {}{elsewhere}", at.join(", "), why(&unknown));
         DiscardVerdict::new(VerdictKind::Unknown, at, text)
     } else if !reaches.is_empty() {
         DiscardVerdict::new(VerdictKind::Reaches, Vec::new(), format!("TRIM reaches {}", reaches.join(", ")))
-    } else if !whole.not_needed.is_empty() {
-        DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&whole.not_needed)))
+    } else if !not_needed.is_empty() {
+        DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&not_needed)))
     } else {
         DiscardVerdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
     };
@@ -162,30 +157,30 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     if let Some(known) = &memo[index] {
         return known.clone();
     }
-    memo[index] = Some(LayerReach::only(|r| &mut r.unknown, index));
+    let only = |gate: Gate| LayerReach(vec![(gate, index)]);
+    memo[index] = Some(only(Gate::Unknown));
     let layer = &place.stack.layers[index];
     let mut under = LayerReach::default();
     for next in place.stack.goes_to(index) {
         under.absorb(&below(place, layers, next, memo));
     }
     let is_end = matches!(layer.kind, LayerKind::Drive(_) | LayerKind::File { .. }) || layer.below.is_empty();
+    let [reaches, blocks, is_open, spares] = [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| under.has(gate));
     let reach = match layers[index].gate {
-        Gate::Passes if is_end => LayerReach::only(|r| &mut r.reached, index),
-        Gate::NotNeeded => LayerReach::only(|r| &mut r.not_needed, index),
+        Gate::Passes if is_end => only(Gate::Passes),
+        Gate::NotNeeded => only(Gate::NotNeeded),
         Gate::Passes => under,
+        Gate::Blocks if is_end => only(Gate::Blocks),
         // Limits of 0 propagate upwards: the cause is the lowest layer with them.
-        Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.blocked.is_empty() => under,
-        Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.not_needed.is_empty() => under,
+        Gate::Blocks if !reaches && !is_open && (blocks || spares) => under,
+        Gate::Blocks if own_reason(&layers[index]) => only(Gate::Blocks),
         // A volume takes none because one of its members takes none: that member needs the fix. The
         // other members get nothing.
-        Gate::Blocks if !is_end && !own_reason(&layers[index]) && !under.blocked.is_empty() => {
-            LayerReach { blocked: under.blocked, ..LayerReach::default() }
-        }
+        Gate::Blocks if blocks => LayerReach(under.0.into_iter().filter(|(gate, _)| *gate == Gate::Blocks).collect()),
         // Limits of 0 propagate from a drive that may or may not benefit from discards.
-        Gate::Blocks if !is_end && !own_reason(&layers[index]) && under.reached.is_empty() && !under.unknown.is_empty() => under,
-        Gate::Blocks => LayerReach::only(|r| &mut r.blocked, index),
-        Gate::Unknown if !under.blocked.is_empty() => under,
-        Gate::Unknown => LayerReach::only(|r| &mut r.unknown, index),
+        Gate::Blocks if !reaches && is_open => under,
+        Gate::Unknown if blocks => under,
+        gate @ (Gate::Blocks | Gate::Unknown) => only(gate),
     };
     memo[index] = Some(reach.clone());
     reach

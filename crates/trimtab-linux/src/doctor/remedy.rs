@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// One step of a remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum RemedyStep {
     /// A complete shell command line.
     Run(String),
@@ -18,25 +19,17 @@ pub enum RemedyStep {
 
 impl RemedyStep {
     /// The command or the instruction.
-    #[must_use]
     pub fn text(&self) -> &str {
         let (Self::Run(text) | Self::ByHand(text)) = self;
         text
     }
 
     /// Prefix of the step in a list of steps.
-    #[must_use]
     pub const fn lead(&self) -> &'static str {
         match self {
             Self::Run(_) => "run: ",
             Self::ByHand(_) => "to do: ",
         }
-    }
-}
-
-impl Serialize for RemedyStep {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text())
     }
 }
 
@@ -87,7 +80,6 @@ impl Remedy {
     }
 
     /// All steps on one line.
-    #[must_use]
     pub fn line(&self) -> String {
         self.steps.iter().map(RemedyStep::text).collect::<Vec<_>>().join("; ")
     }
@@ -211,7 +203,6 @@ pub enum RemedyAction {
 /// True if a name is safe to pass unchanged to the tools of device-mapper and LVM: no
 /// character that they escape differently from the kernel, and no leading hyphen that would
 /// make it an option.
-#[must_use]
 pub fn is_plain(name: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c);
     !name.is_empty() && !name.starts_with('-') && name.chars().all(known)
@@ -228,7 +219,6 @@ const KEPT_BY_OPTION: [(&str, &str); 5] = [
 ];
 
 /// The cryptsetup options that preserve the flags in the table of a crypt mapping.
-#[must_use]
 pub fn kept_options(tables: &Tables, name: &str) -> Vec<String> {
     let says = |flag: &str| tables.table(name).any(|target| target.says(flag));
     KEPT_BY_OPTION.iter().filter(|(flag, _)| says(flag)).map(|(_, option)| (*option).to_owned()).collect()

@@ -6,7 +6,7 @@ use super::provider::Provider;
 use super::provisioning::{Mode, block_bytes};
 use super::remedy::limit_path;
 use super::scsi_pages::{Method, Offer, ScsiPages};
-use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, disk};
+use super::{Gate, LayerReport, Remedy, RemedyAction, Severity, disk};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive;
 use crate::host::root::Root;
@@ -74,8 +74,8 @@ fn is_removable(root: &Root, layer: &Layer) -> bool {
 
 /// Reports a disk that does not state its rotation rate: the kernel then calls it rotational.
 fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
-    report.gate = Gate::Unknown;
-    report.why = format!("{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM", report.why);
+    let why = format!("{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM", report.why);
+    report.set(Gate::Unknown, why);
     for finding in report.findings.iter_mut().filter(|finding| finding.severity == Severity::Serious) {
         finding.severity = Severity::Caution;
         let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node())))
@@ -107,7 +107,7 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
     };
     let Some(limit) = limit else {
         let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit");
-        report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
+        report.serious("scsi.unmap-not-used", text, remedy);
         return;
     };
     let remedy = Remedy::run(format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer))));
@@ -120,7 +120,7 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
         limit,
     };
     let remedy = remedy.done_by(mode.file.to_str().map(|_| action));
-    report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
+    report.serious("scsi.unmap-not-used", text, remedy);
 }
 
 /// Reports a device that states no discard command, or contradicts itself.
@@ -156,7 +156,7 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
             ("the device does not offer UNMAP".to_owned(), "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data")
         }
     };
-    report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(Remedy::by_hand(remedy)));
+    report.serious("scsi.no-unmap", text, Remedy::by_hand(remedy));
 }
 
 /// Reports a device for which the kernel shows no page.
@@ -176,7 +176,7 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
         .then_run(mode.command("unmap"))
         .then(format!("at once, before anything is trimmed, set the limit: echo LIMIT > {}", quoted(&limit_path(layer))));
     let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, Method::Unmap, None));
-    report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
+    report.serious("scsi.unmap-not-asked", text, remedy);
 }
 
 /// Reports a mode or limit that contradicts the device's own pages: set by hand or by a udev
@@ -185,8 +185,7 @@ pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, 
     let pages = ScsiPages::read(root, layer);
     let Some(method) = Method::of_mode(&mode.word) else {
         if mode.word == "writesame_zero" {
-            report.gate = Gate::Unknown;
-            report.why = "gets writes of zeroes in place of discards (provisioning mode writesame_zero)".to_owned();
+            report.set(Gate::Unknown, "gets writes of zeroes in place of discards (provisioning mode writesame_zero)");
         }
         return;
     };
@@ -194,21 +193,19 @@ pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, 
         not_taken(mode, &against, report);
     } else if let Some(most) = pages.below(method, limits.max.unwrap_or(0), block_bytes(root, layer)) {
         let now = limits.max.unwrap_or(0);
-        report.gate = Gate::Unknown;
-        report.why = format!("discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error");
-        let finding = Finding::new("scsi.limit-above-device", Severity::Caution, report.why.clone());
-        report.findings.push(finding.remedy(limits.set(layer, most)));
+        let why = format!("discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error");
+        report.set(Gate::Unknown, why.clone());
+        report.caution("scsi.limit-above-device", why, limits.set(layer, most));
     }
 }
 
 /// Reports that the current mode sends a command which the device does not accept.
 fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
-    report.gate = Gate::Unknown;
-    report.why = format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word);
+    report.set(Gate::Unknown, format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word));
     let remedy = Remedy::run(mode.command("full"))
         .then("from then on no discards are sent; a udev rule may set the mode again: remove it from the file that this names")
         .then_run("grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d");
-    report.findings.push(Finding::new("scsi.mode-against-device", Severity::Caution, report.why.clone()).remedy(remedy));
+    report.caution("scsi.mode-against-device", report.why.clone(), remedy);
 }
 
 /// Reports an ATA drive that supports TRIM but gets none: the kernel stopped after an error,
@@ -226,7 +223,7 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
         .then("if the drive refuses discards again, the kernel's log says why:")
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME'")
         .done_by(mode.file.to_str().map(|_| action));
-    report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
+    report.serious("drive.provisioning-mode", text, remedy);
 }
 
 /// Adds steps that make the mode permanent and prove that discards lose no data.

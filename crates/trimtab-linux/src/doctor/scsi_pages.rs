@@ -22,22 +22,24 @@ pub enum Method {
 impl Method {
     const ALL: [Self; 3] = [Self::Unmap, Self::WriteSame16, Self::WriteSame10];
 
-    /// The word in `provisioning_mode`.
-    pub const fn mode(self) -> &'static str {
+    /// The word in `provisioning_mode`, the command's name, and its bit in page B2h.
+    const fn row(self) -> (&'static str, &'static str, &'static str, u8) {
         match self {
-            Self::Unmap => "unmap",
-            Self::WriteSame16 => "writesame_16",
-            Self::WriteSame10 => "writesame_10",
+            Self::Unmap => ("unmap", "UNMAP", "LBPU", 0x80),
+            Self::WriteSame16 => ("writesame_16", "WRITE SAME (16) with the UNMAP bit", "LBPWS", 0x40),
+            Self::WriteSame10 => ("writesame_10", "WRITE SAME (10) with the UNMAP bit", "LBPWS10", 0x20),
         }
     }
 
-    /// The command's name, and its bit in page B2h.
+    /// The word in `provisioning_mode`.
+    pub const fn mode(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The command's name, and the name of its bit.
     pub const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Unmap => ("UNMAP", "LBPU"),
-            Self::WriteSame16 => ("WRITE SAME (16) with the UNMAP bit", "LBPWS"),
-            Self::WriteSame10 => ("WRITE SAME (10) with the UNMAP bit", "LBPWS10"),
-        }
+        let (_, command, bit, _) = self.row();
+        (command, bit)
     }
 
     pub fn of_mode(mode: &str) -> Option<Self> {
@@ -98,12 +100,7 @@ impl ScsiPages {
 
     /// Returns whether page B2h sets the bit for a command; `None` without the page.
     fn has_bit(&self, method: Method) -> Option<bool> {
-        let bit = match method {
-            Method::Unmap => 0x80,
-            Method::WriteSame16 => 0x40,
-            Method::WriteSame10 => 0x20,
-        };
-        self.flags.map(|flags| flags & bit != 0)
+        self.flags.map(|flags| flags & method.row().3 != 0)
     }
 
     /// Page B0h allows no block or no descriptor in an UNMAP.

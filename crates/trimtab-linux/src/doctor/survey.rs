@@ -1,7 +1,7 @@
 //! The subjects of `trimtab doctor --all`, and the storage that it omits.
 
 use super::filesystem::NonBlockStorage;
-use super::{Diagnosis, Doctor, mechanisms, shown};
+use super::{Diagnosis, Doctor, is_numbered, mechanisms, shown};
 use crate::host::Place;
 use crate::host::block::{Layer, Stack, shown_name};
 use crate::host::mountinfo::{self, DevNumber, Mount};
@@ -38,7 +38,7 @@ enum Class {
 
 fn class(name: &str) -> Class {
     const MADE_OF_OTHERS: [&str; 6] = ["dm-", "md", "bcache", "drbd", "zd", "rbd"];
-    let numbered = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let numbered = |prefix: &str| is_numbered(name, prefix);
     match name {
         _ if MADE_OF_OTHERS.iter().any(|prefix| name.starts_with(prefix) && (prefix.ends_with('-') || numbered(prefix))) => Class::Volume,
         _ if numbered("loop") => Class::LeftOut("a loop device that nothing is mounted from"),
@@ -74,7 +74,6 @@ fn elsewhere(mount: &Mount) -> Option<&'static str> {
 impl Doctor<'_> {
     /// Surveys every mounted filesystem on drives once; then swap; then unused volumes and
     /// drives.
-    #[must_use]
     pub fn survey(&self) -> Survey {
         let mut survey = Survey::default();
         let mut used: HashSet<PathBuf> = HashSet::new();

@@ -4,7 +4,7 @@ use super::crypt::carries_root;
 use super::limits::Limits;
 use super::lvm::lvm_name;
 use super::remedy::is_plain;
-use super::{Doctor, Finding, Gate, LayerReport, Remedy, RemedyAction, Severity};
+use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction};
 use crate::host::block::{Layer, LayerKind, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::stat::SECTOR_BYTES;
@@ -22,24 +22,19 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
     let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
     let down = format!("lvchange --discards passdown {volume}");
     if says("Fail") || says("ro") {
-        report.gate = Gate::Blocks;
         let what = if says("Fail") { "has failed" } else { "is in read-only mode, in which it throws discards away" };
-        report.why = format!("the pool {what}");
         let remedy = Remedy::by_hand(format!("save its data, deactivate its volumes, and repair it: lvconvert --repair {volume}"));
-        report.findings.push(Finding::new("thin-pool.broken", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.block("thin-pool.broken", format!("the pool {what}"), remedy);
     } else if says("ignore_discard") || told("ignore_discard") {
-        report.gate = Gate::Blocks;
-        report.why = "the pool ignores discards".to_owned();
         let remedy =
             if carries_root(doctor, layer) { from_rescue(&volume, &down) } else { while_inactive(&doctor.mounts, stack, &volume, &down) };
-        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.block("thin-pool.ignores", "the pool ignores discards", remedy);
     } else if says("no_discard_passdown") || told("no_discard_passdown") {
         let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
-        report.gate = Gate::Blocks;
-        report.why = if asked {
-            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk".to_owned()
+        let why = if asked {
+            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk"
         } else {
-            "the pool takes discards back into itself and does not pass them down".to_owned()
+            "the pool takes discards back into itself and does not pass them down"
         };
         let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
         let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
@@ -51,13 +46,12 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
             ),
             false => Remedy::run(down).done_by(can.then(|| RemedyAction::Passdown { name: name.clone(), pool })),
         };
-        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.block("thin-pool.no-passdown", why, remedy);
     } else if says("discard_passdown") {
         report.evidence.add("state", "discard_passdown");
         report.why = format!("passes down whole chunks: {}", limits.words());
     } else if report.gate == Gate::Passes {
-        report.gate = Gate::Unknown;
-        report.why = "takes discards; whether it passes them down stands in `dmsetup status`, which needs root".to_owned();
+        report.set(Gate::Unknown, "takes discards; whether it passes them down stands in `dmsetup status`, which needs root");
     }
 }
 
@@ -92,7 +86,7 @@ fn from_rescue(pool: &str, down: &str) -> Remedy {
 pub fn judge_volume(limits: &Limits, report: &mut LayerReport) {
     if report.gate == Gate::Passes && limits.granularity.unwrap_or(0) > 1 << 20 {
         let text = format!("discards smaller than a chunk of {} do nothing", Bytes(limits.granularity.unwrap_or(0)));
-        report.findings.push(Finding::new("thin.large-chunks", Severity::Note, text));
+        report.note("thin.large-chunks", text);
     }
 }
 
@@ -120,5 +114,5 @@ pub fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mu
     let report = &mut reports[index];
     report.why = text.to_owned();
     report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");
-    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(remedy));
+    report.serious("dm.stale-limits", text, remedy);
 }

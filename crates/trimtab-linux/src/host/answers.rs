@@ -16,7 +16,6 @@ pub struct Notice {
 }
 
 /// The notice for a place; `None` if it is on plain drives.
-#[must_use]
 pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     let stack = &place.stack;
     let absent = |text: String| Some(Notice { absent: true, text });

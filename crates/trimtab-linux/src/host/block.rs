@@ -37,13 +37,11 @@ pub enum Bus {
 
 impl Bus {
     /// A model name on this bus identifies a drive model. Virtual disks all share one name.
-    #[must_use]
     pub const fn names_models(self) -> bool {
         matches!(self, Self::Ata | Self::Usb | Self::Scsi | Self::Nvme | Self::Mmc)
     }
 
     /// The name shown to users.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ata => "ata",
@@ -117,7 +115,6 @@ pub struct Layer {
 
 impl Layer {
     /// Sysfs directory of the device whose queue attributes apply: for a partition, its disk.
-    #[must_use]
     pub fn queue(&self) -> PathBuf {
         if self.kind == LayerKind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
     }
@@ -126,7 +123,6 @@ impl Layer {
     /// caches. dm-cache and dm-writecache pass discards to the cached (origin) device and check
     /// only that device's support (`disable_passdown_if_not_supported` and
     /// `writecache_map_discard` in the kernel).
-    #[must_use]
     pub fn gets_no_discards(&self) -> bool {
         let Some(label) = self.label.as_deref() else { return false };
         let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
@@ -139,7 +135,6 @@ impl Layer {
     }
 
     /// Kernel name, followed by the label if there is one: `dm-0 (home)`.
-    #[must_use]
     pub fn title(&self) -> String {
         match &self.label {
             Some(label) => format!("{} ({label})", self.name),
@@ -148,44 +143,37 @@ impl Layer {
     }
 
     /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
-    #[must_use]
     pub fn shown_name(&self) -> String {
         if matches!(self.kind, LayerKind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
     }
 
     /// The kernel refuses writes to the device, and therefore every discard.
-    #[must_use]
     pub fn is_read_only(&self, root: &Root) -> bool {
         root.read_u64(self.sys.join("ro")) == Some(1)
     }
 
     /// A zoned block device.
-    #[must_use]
     pub fn is_zoned(&self, root: &Root) -> bool {
         root.read(self.queue().join("zoned")).is_some_and(|zoned| zoned != "none")
     }
 
     /// Path of the device node.
-    #[must_use]
     pub fn node(&self) -> String {
         format!("/dev/{}", self.shown_name())
     }
 }
 
 /// Converts a name in sysfs to the name below `/dev`: sysfs replaces `/` by `!`.
-#[must_use]
 pub fn shown_name(name: &str) -> String {
     name.replace('!', "/")
 }
 
 /// The device node for a name in sysfs.
-#[must_use]
 pub fn node_of(name: &str) -> String {
     format!("/dev/{}", shown_name(name))
 }
 
 /// Converts a name below `/dev` to the name in sysfs.
-#[must_use]
 pub fn sysfs_name(name: &str) -> String {
     name.replace('/', "!")
 }
@@ -204,7 +192,6 @@ pub struct Stack {
 
 impl Stack {
     /// The stack of a device, the device itself first. Empty if the kernel has no such device.
-    #[must_use]
     pub fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
         let mut walk = StackWalk { root, mounts, stack: Self::default() };
         if let Some(top) = device_directory(root, dev).and_then(|sys| walk.add(&sys)) {
@@ -214,7 +201,6 @@ impl Stack {
     }
 
     /// The stack of a mounted filesystem. Empty without a block device (tmpfs, network).
-    #[must_use]
     pub fn of_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Self {
         let mut walk = StackWalk { root, mounts, stack: Self::default() };
         for sys in mount_devices(root, mount) {
@@ -233,14 +219,12 @@ impl Stack {
     }
 
     /// A layer that serves part of its reads from a cache (dm-cache, dm-writecache).
-    #[must_use]
     pub fn cached(&self) -> Option<&Layer> {
         let has_cache = |layer: &&Layer| layer.below.iter().any(|&below| self.layers.get(below).is_some_and(Layer::is_cache));
         self.layers.iter().filter(|layer| !layer.gets_no_discards()).find(has_cache)
     }
 
     /// A layer whose sysfs directory is gone: the device was unplugged or removed.
-    #[must_use]
     pub fn missing(&self, root: &Root) -> Option<&Layer> {
         self.layers.iter().find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
     }
@@ -259,13 +243,11 @@ impl Stack {
     }
 
     /// Layer `index` receives no discards from the layer above.
-    #[must_use]
     pub fn is_aside(&self, index: usize) -> bool {
         self.aside.iter().any(|(aside, _)| *aside == index) || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
     /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
-    #[must_use]
     pub fn written_as_zeroes(&self) -> Vec<usize> {
         let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Loop);
         let mut todo: Vec<usize> = loops.flat_map(|(index, _)| self.legs_of(index)).collect();
@@ -282,13 +264,11 @@ impl Stack {
     /// The lowest layers whose counters show which discards reached the drives: partitions,
     /// drives, and loop devices over files. A partition is preferred to its disk, because its
     /// counters exclude I/O to the rest of the disk.
-    #[must_use]
     pub fn ends(&self) -> Vec<usize> {
         self.ends_below(&self.tops)
     }
 
     /// As [`Self::ends`], for the layers below `index`, or for the layer itself.
-    #[must_use]
     pub fn ends_of(&self, index: usize) -> Vec<usize> {
         self.ends_below(&[index])
     }
@@ -324,7 +304,6 @@ impl Stack {
 /// 4 GiB. A driver may set a higher limit itself (NVMe: 2 TiB). Such a limit is restored to
 /// just below 4 GiB until the device is attached again, which makes no difference to any
 /// filesystem.
-#[must_use]
 pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
     let most = bytes.min(u64::from(u32::MAX));
     most - most.checked_rem(granularity).unwrap_or(0)
@@ -334,20 +313,17 @@ pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
 /// the smaller of the written value and the `hardware` limit. If `bytes` is the hardware
 /// limit and not a multiple of the unit, the next multiple restores it; otherwise the nearest
 /// writable value is used.
-#[must_use]
 pub fn restoring_limit(bytes: u64, granularity: u64, hardware: Option<u64>) -> u64 {
     let above = bytes.checked_next_multiple_of(granularity).filter(|above| *above <= u64::from(u32::MAX) && hardware == Some(bytes));
     above.unwrap_or_else(|| writable_limit(bytes, granularity))
 }
 
 /// The directory in `/sys/devices` of a device number.
-#[must_use]
 pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
     root.canonical(format!("/sys/dev/block/{dev}"))
 }
 
 /// The directory in `/sys/devices` of a kernel name (`sda1`) or a device-mapper name.
-#[must_use]
 pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     // Sysfs replaces the slashes in device names (cciss/c0d0) by exclamation marks.
     let kernel = sysfs_name(name);
@@ -360,7 +336,6 @@ pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
 }
 
 /// The directory in `/sys/devices` of a device-mapper name.
-#[must_use]
 pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
     let name_of = |n: &String| root.read(format!("/sys/class/block/{n}/dm/name"));
@@ -382,7 +357,6 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
 }
 
 /// The device that holds the realtime files of an XFS.
-#[must_use]
 pub fn realtime_device(root: &Root, mount: &Mount) -> Option<PathBuf> {
     device_of_source(root, Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?))
 }
@@ -414,7 +388,6 @@ fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// The `discard` switch of each device of a bcachefs and its setting, as far as sysfs shows it.
-#[must_use]
 pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<(PathBuf, bool)> {
     let members = bcachefs_members(root, &bcachefs_sources(root, source)).into_iter();
     let switches = members.map(|(directory, _)| directory.join("discard"));
@@ -422,7 +395,6 @@ pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<(PathBuf, bool)> {
 }
 
 /// The device that a mount source such as `/dev/mapper/home` names.
-#[must_use]
 pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
     mountinfo::device_name(source)?;
     // In a live system, another path may be on a filesystem that hangs.
@@ -438,7 +410,6 @@ pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
 }
 
 /// The `/sys/fs/btrfs/UUID` directory of the filesystem that has the device `source`.
-#[must_use]
 pub fn btrfs_directory(root: &Root, source: &Path) -> Option<PathBuf> {
     let member = device_of_source(root, source)?;
     let uuids = root.list("/sys/fs/btrfs").into_iter().map(|uuid| Path::new("/sys/fs/btrfs").join(uuid));
@@ -579,7 +550,6 @@ impl StackWalk<'_> {
 }
 
 /// The bus of a drive, derived from its path in the device tree.
-#[must_use]
 pub fn bus(sys: &Path) -> Bus {
     let mut bus = Bus::Other;
     for part in sys.iter().filter_map(|c| c.to_str()) {

@@ -6,7 +6,7 @@
 //! ignore it.
 
 use super::block::{Layer, LayerKind, Stack};
-use super::interference::own_io;
+use super::interference::{OwnIo, own_io};
 use super::root::Root;
 use super::stat::DiskStat;
 use super::{Observer, Place};
@@ -20,12 +20,6 @@ const REQUESTED_MIN: Bytes = Bytes(16 << 20);
 /// caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct BytesMoved {
-    read: u64,
-    written: u64,
-}
-
 /// Counts what reaches the drives from now on.
 #[derive(Debug)]
 pub struct DirectWatch {
@@ -36,7 +30,7 @@ pub struct DirectWatch {
     memory: Option<String>,
     /// The reason why writes, and reads of recently written data, are served from memory.
     buffered: Option<String>,
-    before: BytesMoved,
+    before: OwnIo,
 }
 
 impl DirectWatch {
@@ -49,28 +43,25 @@ impl DirectWatch {
         let drives = place.stack.drives().map(|layer| layer.sys.clone()).collect::<Vec<_>>();
         let memory = if drives.is_empty() { in_memory(place) } else { None };
         let buffered = buffered(&root, &place.stack);
-        let mut watch = Self { root, drives, memory, buffered, before: BytesMoved::default() };
+        let mut watch = Self { root, drives, memory, buffered, before: OwnIo::default() };
         watch.before = watch.moved();
         watch
     }
 
     /// The counters of the drives; without drives, the kernel's I/O accounting of this process.
-    fn moved(&self) -> BytesMoved {
+    fn moved(&self) -> OwnIo {
         if self.drives.is_empty() {
-            let own = own_io(&self.root);
-            return BytesMoved { read: own.read.0, written: own.written.0 };
+            return own_io(&self.root);
         }
         let stats = self.drives.iter().filter_map(|sys| DiskStat::read(&self.root, sys));
-        stats.fold(BytesMoved::default(), |sum, stat| BytesMoved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
+        stats.fold(OwnIo::default(), |sum, stat| OwnIo { read: sum.read + stat.read, written: sum.written + stat.written })
     }
 
     /// Returns a warning if the direct I/O since the start cannot have come from a drive.
-    #[must_use]
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
-        let reached =
-            BytesMoved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
-        judge(BytesMoved { read: read.0, written: written.0 }, reached, self.memory.as_deref(), self.buffered.as_deref())
+        let reached = OwnIo { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
+        judge(OwnIo { read, written }, reached, self.memory.as_deref(), self.buffered.as_deref())
     }
 }
 
@@ -100,25 +91,25 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }
 
-fn judge(asked: BytesMoved, reached: BytesMoved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
-    let enough = |asked: u64| asked >= REQUESTED_MIN.0;
-    let short = |asked: u64, reached: u64| enough(asked) && (memory.is_some() || (reached as f64) < REACHED_MIN * asked as f64);
+fn judge(asked: OwnIo, reached: OwnIo, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
+    let enough = |asked: Bytes| asked >= REQUESTED_MIN;
+    let short = |asked: Bytes, reached: Bytes| enough(asked) && (memory.is_some() || reached.as_f64() < REACHED_MIN * asked.as_f64());
     let buffered = buffered.filter(|_| enough(asked.written));
     let (reads, writes) = (short(asked.read, reached.read), short(asked.written, reached.written) || buffered.is_some());
     if !reads && !writes {
         return None;
     }
     let mut facts = vec![
-        Field::new("read-bytes", asked.read.to_string()),
-        Field::new("written-bytes", asked.written.to_string()),
-        Field::new("reached-read-bytes", reached.read.to_string()),
-        Field::new("reached-written-bytes", reached.written.to_string()),
+        Field::new("read-bytes", asked.read.0.to_string()),
+        Field::new("written-bytes", asked.written.0.to_string()),
+        Field::new("reached-read-bytes", reached.read.0.to_string()),
+        Field::new("reached-written-bytes", reached.written.0.to_string()),
     ];
     let memory = memory.or(buffered);
     facts.extend(memory.map(|why| Field::new("memory", why)));
-    let part = |short: bool, verb: &str, asked: u64, reached: u64| {
-        let zero = if reached == 0 { "none".to_owned() } else { Bytes(reached).to_string() };
-        short.then(|| format!("of {} {verb} with direct I/O, {zero} reached a drive", Bytes(asked)))
+    let part = |short: bool, verb: &str, asked: Bytes, reached: Bytes| {
+        let zero = if reached == Bytes::ZERO { "none".to_owned() } else { reached.to_string() };
+        short.then(|| format!("of {asked} {verb} with direct I/O, {zero} reached a drive"))
     };
     let counted: Vec<String> =
         part(reads, "read", asked.read, reached.read).into_iter().chain(part(writes, "written", asked.written, reached.written)).collect();
@@ -133,7 +124,7 @@ mod tests {
 
     #[test]
     fn direct_io_that_misses_the_drive_warns() {
-        let of = |read, written| BytesMoved { read, written };
+        let of = |read, written| OwnIo { read: Bytes(read), written: Bytes(written) };
         let gb = 1_000_000_000;
         assert_eq!(judge(of(gb, gb), of(gb, gb), None, None), None);
         assert_eq!(judge(of(gb, 0), of(gb / 10 * 9, 0), None, None), None, "a small part may come from a cache between");
@@ -151,7 +142,7 @@ mod tests {
     fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;
         let of = |read, written, buffered| {
-            let moved = BytesMoved { read, written };
+            let moved = OwnIo { read: Bytes(read), written: Bytes(written) };
             judge(moved, moved, None, buffered)
         };
         assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not a drive: loop2 has a cache"));

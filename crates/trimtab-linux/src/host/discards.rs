@@ -30,7 +30,6 @@ pub struct LayerCounts(Option<Vec<Option<Amount>>>);
 
 impl LayerCounts {
     /// From counts in the order of the stack.
-    #[must_use]
     pub fn of(counts: &[Option<Amount>]) -> Self {
         Self(Some(counts.to_vec()))
     }
@@ -45,7 +44,6 @@ impl LayerCounts {
     }
 
     /// The sum over `layers`; `None` if `layers` is empty or one of them does not count.
-    #[must_use]
     pub fn at(&self, layers: &[usize]) -> Option<Amount> {
         let of = |&layer: &usize| self.0.as_ref()?.get(layer).copied().flatten();
         layers.iter().map(of).reduce(|a, b| Some(a? + b?))?
@@ -92,7 +90,6 @@ pub struct LayerDiscards {
 
 impl LayerDiscards {
     /// Bytes discarded; `None` if the layer does not count.
-    #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.accepted.map(|accepted| accepted.bytes.0)
     }
@@ -109,7 +106,6 @@ fn as_commands_and_bytes<S: Serializer>(accepted: &Option<Amount>, serializer: S
 
 impl CounterSnapshot {
     /// Reads the counters of all layers.
-    #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
         let zeroes = stack.written_as_zeroes();
@@ -120,7 +116,6 @@ impl CounterSnapshot {
     }
 
     /// The counts of every layer since `before`.
-    #[must_use]
     pub fn counts_since(&self, before: &Self) -> LayerCounts {
         let one = |(i, now): (usize, &(PathBuf, Option<Amount>))| {
             now.1.zip(before.layers.get(i).and_then(|l| l.1)).map(|(now, then)| now.since(then))
@@ -129,7 +124,6 @@ impl CounterSnapshot {
     }
 
     /// The discards of every layer since `before`, in the order of the stack.
-    #[must_use]
     pub fn since(&self, before: &Self, stack: &Stack) -> Vec<LayerDiscards> {
         self.judge(before, stack, &self.counts_since(before))
     }
@@ -152,7 +146,6 @@ fn occupied(root: &Root, name: &str) -> Option<u64> {
 }
 
 /// Derives the fate of every layer's discards from all counts, in the order of the stack.
-#[must_use]
 pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     let ends = stack.ends();
     let bytes_of = |i: usize| own.get(i).copied().flatten().map(|d| d.bytes);
@@ -202,7 +195,6 @@ impl Meter {
     }
 
     /// Starts counting on the layers of `stack`.
-    #[must_use]
     pub fn of_stack(root: Root, stack: Stack) -> Self {
         let before = CounterSnapshot::take(&root, &stack);
         Self { ends: stack.ends(), root, stack, before }
@@ -217,20 +209,17 @@ impl Meter {
     }
 
     /// A count of zero for every layer that counts.
-    #[must_use]
     pub fn nothing(&self) -> LayerCounts {
         self.before.counts_since(&self.before)
     }
 
     /// The lowest layers that count.
-    #[must_use]
     pub fn ends(&self) -> &[usize] {
         &self.ends
     }
 
     /// Discards that reached the drives since the start, summed over all drives: mirrors count
     /// once per copy. `None` if one of the lowest layers does not count.
-    #[must_use]
     pub fn count(&self) -> Option<Amount> {
         let since = |&i: &usize| {
             let (sys, then) = self.before.layers.get(i)?;
@@ -240,25 +229,21 @@ impl Meter {
     }
 
     /// The counters of the single device that serves every request, if there is one.
-    #[must_use]
     pub fn stat(&self) -> Option<DiskStat> {
         DiskStat::read(&self.root, &super::interference::watched(&self.stack)?.sys)
     }
 
     /// The discards of every layer since the start.
-    #[must_use]
     pub fn layers(&self) -> Vec<LayerDiscards> {
         CounterSnapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
     }
 
     /// Judges `counts`, taken since the start, for every layer.
-    #[must_use]
     pub fn judge(&self, counts: &LayerCounts) -> Vec<LayerDiscards> {
         CounterSnapshot::take(&self.root, &self.stack).judge(&self.before, &self.stack, counts)
     }
 
     /// The layers counted.
-    #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
@@ -266,7 +251,6 @@ impl Meter {
 
 /// Remarks for the user: layers that do not count passed discards, layers that did not pass
 /// them on, and the distribution over several legs.
-#[must_use]
 pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     let mut remarks = Vec::new();
     for layer in layers {

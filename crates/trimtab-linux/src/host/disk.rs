@@ -13,13 +13,11 @@ pub struct Disk(pub String);
 
 impl Disk {
     /// Path of the device node.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from("/dev").join(&self.0)
     }
 
     /// Directory in sysfs.
-    #[must_use]
     pub fn sysfs(&self) -> PathBuf {
         PathBuf::from("/sys/block").join(&self.0)
     }

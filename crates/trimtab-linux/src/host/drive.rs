@@ -26,14 +26,12 @@ pub struct AtaIdentify {
 
 impl AtaIdentify {
     /// From VPD page 89h, which libata fills from the drive and SAT bridges may fill.
-    #[must_use]
     pub fn from_vpd(page: &[u8]) -> Option<Self> {
         let bytes = page.get(VPD_ATA_IDENTIFY_OFFSET..VPD_ATA_IDENTIFY_OFFSET + 512)?;
         Some(Self { words: bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect() })
     }
 
     /// Word `n`.
-    #[must_use]
     pub fn word(&self, n: usize) -> u16 {
         self.words.get(n).copied().unwrap_or(0)
     }
@@ -45,37 +43,31 @@ impl AtaIdentify {
     }
 
     /// Model number, words 27 to 46.
-    #[must_use]
     pub fn model(&self) -> Option<String> {
         self.text(27..47)
     }
 
     /// Firmware revision, words 23 to 26.
-    #[must_use]
     pub fn firmware(&self) -> Option<String> {
         self.text(23..27)
     }
 
     /// TRIM is supported: word 169, bit 0.
-    #[must_use]
     pub fn trim(&self) -> bool {
         self.word(169) & 1 != 0
     }
 
     /// The drive has rotating media (word 217); `None` if not reported.
-    #[must_use]
     pub fn rotates(&self) -> Option<bool> {
         rotates(self.word(217))
     }
 
     /// Reads after TRIM are the same every time (DRAT): word 69, bit 14.
-    #[must_use]
     pub fn deterministic_after_trim(&self) -> bool {
         self.word(69) & (1 << 14) != 0
     }
 
     /// Reads after TRIM are zeroes (RZAT): word 69, bit 5.
-    #[must_use]
     pub fn zero_after_trim(&self) -> bool {
         self.deterministic_after_trim() && self.word(69) & (1 << 5) != 0
     }
@@ -91,7 +83,6 @@ fn rotates(rate: u16) -> Option<bool> {
 }
 
 /// The drive reports rotating media (VPD page B1h, otherwise IDENTIFY DEVICE).
-#[must_use]
 pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
     let of_page = |page: Vec<u8>| match page.as_slice() {
         [_, 0xb1, _, _, high, low, ..] => rotates(u16::from_be_bytes([*high, *low])),
@@ -101,25 +92,21 @@ pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
 }
 
 /// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of a partition's drive.
-#[must_use]
 pub fn device_directory(layer: &Layer) -> PathBuf {
     layer.queue().parent().unwrap_or(&layer.sys).join("device")
 }
 
 /// IDENTIFY DEVICE data of a drive, if the kernel shows it.
-#[must_use]
 pub fn ata_identify(root: &Root, layer: &Layer) -> Option<AtaIdentify> {
     AtaIdentify::from_vpd(&root.read_bytes(&device_directory(layer).join("vpd_pg89"), VPD_BYTES_MAX).ok()?)
 }
 
 /// A vital-product-data page of a SCSI device.
-#[must_use]
 pub fn vpd(root: &Root, layer: &Layer, page: &str) -> Option<Vec<u8>> {
     root.read_bytes(&device_directory(layer).join(format!("vpd_{page}")), VPD_BYTES_MAX).ok()
 }
 
 /// The block devices of the machine that are no partitions and not empty.
-#[must_use]
 pub fn with_medium(root: &Root) -> Vec<DevNumber> {
     let names = root.list("/sys/block");
     let device = |name: &String| {
@@ -131,7 +118,6 @@ pub fn with_medium(root: &Root) -> Vec<DevNumber> {
 }
 
 /// Model and firmware.
-#[must_use]
 pub fn identity(root: &Root, layer: &Layer) -> DriveIdentity {
     let device = device_directory(layer);
     let attribute = |name: &str| root.read(device.join(name)).filter(|t| !t.is_empty());

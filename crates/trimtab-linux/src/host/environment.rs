@@ -11,7 +11,6 @@ use trimtab_drive::units::Bytes;
 use trimtab_sim::run::Field;
 
 /// All settings that can affect figures taken at `path`.
-#[must_use]
 pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
     let mut fields = Fields(Vec::new());
     fields.add("tool.version", env!("CARGO_PKG_VERSION"));
@@ -84,7 +83,6 @@ fn machine(root: &Root, fields: &mut Fields) {
 }
 
 /// On battery: a battery is discharging and no mains is online. `None` if it has neither.
-#[must_use]
 pub fn on_battery(root: &Root) -> Option<bool> {
     let class = Path::new("/sys/class/power_supply");
     let mut known = false;
@@ -132,7 +130,6 @@ fn filesystem(root: &Root, mount: &Mount, path: &Path, fields: &mut Fields) {
 }
 
 /// `vda1 (partition) > vda (virtio)`, with array members in brackets.
-#[must_use]
 pub fn describe(stack: &super::block::Stack) -> String {
     fn layer(stack: &super::block::Stack, index: usize, depth: usize) -> String {
         let Some(one) = stack.layers.get(index) else { return String::new() };
@@ -151,7 +148,6 @@ pub fn describe(stack: &super::block::Stack) -> String {
 }
 
 /// The type of a layer in one or two words.
-#[must_use]
 pub fn kind_name(kind: &LayerKind) -> String {
     match kind {
         LayerKind::Partition => "partition".into(),
@@ -178,7 +174,6 @@ fn partition(root: &Root, layer: &Layer, fields: &mut Fields) {
 }
 
 /// The largest power of two that divides `offset`, up to 64 MiB, in binary units.
-#[must_use]
 pub fn alignment(offset: u64) -> String {
     let power = offset.trailing_zeros().min(26);
     match power {
@@ -188,23 +183,14 @@ pub fn alignment(offset: u64) -> String {
     }
 }
 
+/// Attributes of a queue that can affect figures.
+const QUEUE: &str = "
+    rotational write_cache fua nr_requests logical_block_size physical_block_size optimal_io_size discard_granularity
+    discard_max_bytes discard_max_hw_bytes read_ahead_kb wbt_lat_usec zoned";
+
 fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     let queue = layer.queue();
-    for name in [
-        "rotational",
-        "write_cache",
-        "fua",
-        "nr_requests",
-        "logical_block_size",
-        "physical_block_size",
-        "optimal_io_size",
-        "discard_granularity",
-        "discard_max_bytes",
-        "discard_max_hw_bytes",
-        "read_ahead_kb",
-        "wbt_lat_usec",
-        "zoned",
-    ] {
+    for name in QUEUE.split_ascii_whitespace() {
         fields.add_some(&format!("{prefix}.{name}"), root.read(queue.join(name)));
     }
     let scheduler = root.read(queue.join("scheduler")).map(|all| chosen(&all).to_owned());
@@ -212,7 +198,6 @@ fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
 }
 
 /// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole text.
-#[must_use]
 pub fn chosen(list: &str) -> &str {
     list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(list, |(chosen, _)| chosen)
 }

@@ -111,7 +111,6 @@ fn line(line: &[u8]) -> Option<FstabEntry> {
 }
 
 /// The unmounted fstab mount point between `path` and its mount, which the user means.
-#[must_use]
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
     let points = read(root).into_iter().map(|entry| entry.target);

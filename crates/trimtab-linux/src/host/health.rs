@@ -36,7 +36,6 @@ pub struct SmartLog {
 
 impl SmartLog {
     /// Parses the log page; `None` if it is too short, or all zeros as from drives without a log.
-    #[must_use]
     pub fn parse(page: &[u8]) -> Option<Self> {
         if page.len() < SMART_BYTES || page.iter().all(|byte| *byte == 0) {
             return None;
@@ -70,13 +69,11 @@ impl SmartLog {
 }
 
 /// Temperature and wear of every drive of `stack`: `drive.temperature`, `drive.1.wear`.
-#[must_use]
 pub fn fields(root: &Root, stack: &Stack) -> Vec<Field> {
     each(stack, |layer| vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))])
 }
 
 /// Temperature after the run, of drives that report one.
-#[must_use]
 pub fn afterwards(root: &Root, stack: &Stack) -> Vec<Field> {
     each(stack, |layer| vec![("temperature.after", sensor(root, layer).map(celsius).unwrap_or_default())])
 }

@@ -12,7 +12,6 @@ const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"]
 
 /// A hash over the machine and the size and identity of every layer of `stack`. Kernel names
 /// are excluded: they change between boots.
-#[must_use]
 pub fn of_stack(root: &Root, stack: &Stack) -> String {
     let mut hash = Sha256::new();
     let mut put = |text: &str| {

@@ -89,7 +89,6 @@ pub struct MachineSample {
 
 impl MachineSample {
     /// Takes a sample; values that cannot be read are omitted.
-    #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let watched = watched(stack);
         Self {
@@ -108,7 +107,6 @@ impl MachineSample {
 /// The lowest device through which every byte passes unchanged, so that its counters can be
 /// compared with the I/O of the measured code. Includes I/O on other partitions of the drive,
 /// but does not descend below arrays or files.
-#[must_use]
 pub fn watched(stack: &Stack) -> Option<&Layer> {
     let [top] = stack.tops[..] else { return None };
     let mut layer = stack.layers.get(top)?;
@@ -219,7 +217,6 @@ fn throttled(root: &Root) -> u64 {
 }
 
 /// Compares two samples. Returns fields (`interference.*`) and warnings.
-#[must_use]
 pub fn judge(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
     let mut report = InterferenceReport::default();
     let seconds = after.at.duration_since(before.at).as_secs_f64();

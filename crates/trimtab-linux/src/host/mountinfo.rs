@@ -27,14 +27,12 @@ impl std::fmt::Display for DevNumber {
 
 impl DevNumber {
     /// Parses `major:minor`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim().split_once(':')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
     /// From a raw `dev_t`.
-    #[must_use]
     pub fn from_raw(raw: u64) -> Self {
         Self { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
     }
@@ -65,26 +63,22 @@ pub struct Mount {
 
 impl Mount {
     /// The option (`discard`, or `discard=async` in full) is set on the mount or the filesystem.
-    #[must_use]
     pub fn has_option(&self, name: &str) -> bool {
         self.all_options().any(|o| o == name)
     }
 
     /// The value of `name=value`.
-    #[must_use]
     pub fn option_value(&self, name: &str) -> Option<&str> {
         self.all_options().find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// Writable: neither the mount nor the filesystem is read-only.
-    #[must_use]
     pub fn is_writable(&self) -> bool {
         !self.has_option("ro")
     }
 
     /// Every option once: those of the mount, then the others of the filesystem (`rw` is in
     /// both).
-    #[must_use]
     pub fn options_once(&self) -> String {
         let mut once: Vec<&str> = Vec::new();
         for option in self.all_options().filter(|o| !o.is_empty()) {
@@ -107,13 +101,11 @@ pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
 }
 
 /// The name of this process's mount namespace; empty if the kernel does not report it.
-#[must_use]
 pub fn own_namespace() -> String {
     std::fs::read_link("/proc/self/ns/mnt").map(|name| name.display().to_string()).unwrap_or_default()
 }
 
 /// The mount tables of the other visible mount namespaces, each with a process id in it.
-#[must_use]
 pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let mut known: Vec<PathBuf> = namespace("self").into_iter().collect();
@@ -130,7 +122,6 @@ pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
 }
 
 /// Parses a mount table; skips lines that do not match proc(5).
-#[must_use]
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&b| b == b'\n').filter_map(parse_line).collect()
 }
@@ -197,7 +188,6 @@ pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
 }
 
 /// Decodes escapes such as `\040`: a backslash and three octal digits are one byte.
-#[must_use]
 pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -217,37 +207,12 @@ pub fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 /// Filesystem types that the kernel serves itself, without a server or a drive.
-const IN_KERNEL: [&str; 25] = [
-    "autofs",
-    "bdev",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "nsfs",
-    "proc",
-    "pstore",
-    "ramfs",
-    "resctrl",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "sysfs",
-    "tmpfs",
-    "tracefs",
-];
+const IN_KERNEL: &str = "
+    autofs bdev binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue
+    nsfs proc pstore ramfs resctrl rpc_pipefs securityfs selinuxfs sysfs tmpfs tracefs";
 
 /// Device numbers of the mounted filesystems that do not respond ([`mount_check`]). Checks
 /// each one once. Empty for a recorded tree.
-#[must_use]
 pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     if !root.is_live() {
         return Vec::new();
@@ -257,7 +222,7 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     let last: HashMap<&Path, u32> = mounts.iter().map(|mount| (mount.mount_point.as_path(), mount.id)).collect();
     for mount in mounts {
         let covered = last.get(mount.mount_point.as_path()) != Some(&mount.id);
-        if !covered && !IN_KERNEL.contains(&mount.fs_type.as_str()) && known.insert(mount.dev) {
+        if !covered && !IN_KERNEL.split_ascii_whitespace().any(|fs_type| fs_type == mount.fs_type) && known.insert(mount.dev) {
             asked.push(mount);
         }
     }
@@ -267,7 +232,6 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
 }
 
 /// The mount of `path` (absolute, without links): the deepest, and of several the last.
-#[must_use]
 pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let mut best: Option<&Mount> = None;
     for mount in mounts {
@@ -291,7 +255,6 @@ pub struct MountIndex {
 
 impl MountIndex {
     /// Of a table; every method takes that table again.
-    #[must_use]
     pub fn new(mounts: &[Mount]) -> Self {
         let mut index = Self::default();
         for (at, mount) in mounts.iter().enumerate() {
@@ -303,26 +266,22 @@ impl MountIndex {
     }
 
     /// Whether something is mounted exactly there.
-    #[must_use]
     pub fn is_mount_point(&self, path: &Path) -> bool {
         self.by_point.contains_key(path)
     }
 
     /// Places in the table of all mounts at exactly this mount point.
-    #[must_use]
     pub fn at(&self, path: &Path) -> &[usize] {
         self.by_point.get(path).map_or(&[], Vec::as_slice)
     }
 
     /// The first mount point that ends in these components.
-    #[must_use]
     pub fn ending_in<'a>(&self, mounts: &'a [Mount], end: &Path) -> Option<&'a Path> {
         let same_name = self.by_name.get(end.file_name()?)?;
         same_name.iter().map(|at| mounts[*at].mount_point.as_path()).find(|point| point.ends_with(end))
     }
 
     /// Place in the table of the mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
-    #[must_use]
     pub fn reached(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
         if !self.is_mount_point(path) {
             return self.look_up(mounts, path);
@@ -375,7 +334,6 @@ pub fn of_named<'a>(mounts: &'a [Mount], named: &ResolvedObject) -> std::io::Res
 }
 
 /// The id of the mount of an open file; `None` before Linux 5.8.
-#[must_use]
 pub fn mount_id_of(file: impl rustix::fd::AsFd) -> Option<u32> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
@@ -398,7 +356,6 @@ fn lexical(path: &Path) -> PathBuf {
 }
 
 /// The last component of a source such as `/dev/sda1`, if it is a path.
-#[must_use]
 pub fn device_name(source: &Path) -> Option<&OsStr> {
     source.as_os_str().as_bytes().starts_with(b"/").then(|| source.file_name())?
 }

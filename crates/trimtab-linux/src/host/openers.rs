@@ -30,13 +30,11 @@ struct Object {
 }
 
 /// The processes that have one of these block devices open.
-#[must_use]
 pub fn of_devices(numbers: &[DevNumber]) -> Vec<Opener> {
     find(|object| object.kind == FileType::BlockDevice && numbers.contains(&object.device))
 }
 
 /// The processes that have this file open.
-#[must_use]
 pub fn of_file(identity: ObjectIdentity) -> Vec<Opener> {
     find(|object| object.kind == FileType::RegularFile && object.identity == identity)
 }

@@ -5,13 +5,11 @@ use std::path::Path;
 use trimtab_drive::units::Bytes;
 
 /// The id of this boot; empty if the kernel does not report it.
-#[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// Start time in clock ticks after boot; `None` if the process is missing or a zombie.
-#[must_use]
 pub fn started(pid: u32) -> Option<u64> {
     started_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -27,13 +25,11 @@ fn started_in(stat: &str) -> Option<u64> {
 }
 
 /// The process exists, possibly as a zombie.
-#[must_use]
 pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// The start of a process's command line, enough to identify it, made safe for a terminal.
-#[must_use]
 pub fn command_line(pid: u32) -> Option<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.split(|&b| b == 0).take(3).map(printable).collect::<Vec<_>>().join(" ");
@@ -42,14 +38,12 @@ pub fn command_line(pid: u32) -> Option<String> {
 }
 
 /// Bytes that this thread caused to be read from drives.
-#[must_use]
 pub fn read_by_this_thread() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     io.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Memory available without swapping (`MemAvailable`); `None` if it is not reported.
-#[must_use]
 pub fn available_memory() -> Option<Bytes> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }

@@ -5,6 +5,8 @@
 //! the tree; link loops end with an error; only regular files are opened, never a device or a
 //! pipe; reads are limited in size.
 
+use super::record::SysrootRecorder;
+use crate::sys::beneath::ResolvedObject;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -14,10 +16,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
-
-use super::record::SysrootRecorder;
-use crate::sys::beneath::ResolvedObject;
+use std::sync::Mutex;
 
 const LINKS_MAX: usize = 40;
 const COMPONENTS_MAX: usize = 256;
@@ -46,7 +45,6 @@ pub struct Root {
     directory: OwnedFd,
     live: bool,
     recorder: Option<Mutex<SysrootRecorder>>,
-    wants: OnceLock<Vec<PathBuf>>,
 }
 
 /// A resolved name: the object, its type and permissions, and its path in the tree without links.
@@ -65,12 +63,12 @@ impl ResolvedPath {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None, wants: OnceLock::new() })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None, wants: OnceLock::new() })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
     }
 
     /// The root directory, opened with `O_PATH`.
@@ -81,17 +79,15 @@ impl Root {
     /// The running machine, read through files only, like a recorded tree; keeps everything read
     /// for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), wants: OnceLock::new() })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
     }
 
     /// Everything read so far; `None` if reads are not kept.
-    #[must_use]
     pub fn recording(&self) -> Option<SysrootRecorder> {
         Some(self.recorder.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
     }
 
     /// The tree is the running machine, read through files only or not.
-    #[must_use]
     pub fn is_this_machine(&self) -> bool {
         self.live || self.recorder.is_some()
     }
@@ -119,38 +115,28 @@ impl Root {
         }
     }
 
-    /// The directories whose links start units; `find` runs once.
-    pub fn wants(&self, find: impl FnOnce() -> Vec<PathBuf>) -> &[PathBuf] {
-        self.wants.get_or_init(find)
-    }
-
     /// The tree is the running machine and system calls may be used in addition to files.
-    #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
     }
 
     /// The path without links, inside the tree; `None` if the object does not exist.
-    #[must_use]
     pub fn canonical(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         self.find(path.as_ref()).ok().map(|found| found.path)
     }
 
     /// The object exists (links are followed).
-    #[must_use]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.find(path.as_ref()).is_ok()
     }
 
     /// The object is a directory (links are followed); `None` if it does not exist.
-    #[must_use]
     pub fn is_directory(&self, path: impl AsRef<Path>) -> Option<bool> {
         self.find(path.as_ref()).ok().map(|found| found.kind() == FileType::Directory)
     }
 
     /// The file is executable (links are followed). `None` if only the machine itself shows it:
     /// most ways to copy a tree lose permissions.
-    #[must_use]
     pub fn is_executable(&self, path: impl AsRef<Path>) -> Option<bool> {
         let is_marked = self.find(path.as_ref()).is_ok_and(|found| found.mode & EXECUTABLE != 0);
         (is_marked || self.is_this_machine()).then_some(is_marked)
@@ -158,19 +144,16 @@ impl Root {
 
     /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control characters
     /// other than line ends and tabs are replaced, so that the text can be shown.
-    #[must_use]
     pub fn read(&self, path: impl AsRef<Path>) -> Option<String> {
         self.read_bytes(path.as_ref(), ATTRIBUTE_BYTES_MAX).ok().map(|bytes| printable(&bytes))
     }
 
     /// The attribute as an unsigned number.
-    #[must_use]
     pub fn read_u64(&self, path: impl AsRef<Path>) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
 
     /// The attribute as a signed number.
-    #[must_use]
     pub fn read_i64(&self, path: impl AsRef<Path>) -> Option<i64> {
         self.read(path)?.parse().ok()
     }
@@ -198,13 +181,11 @@ impl Root {
     }
 
     /// The names in a directory, sorted; empty if it does not exist.
-    #[must_use]
     pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         self.try_list(path.as_ref()).unwrap_or_default()
     }
 
     /// The target of a link.
-    #[must_use]
     pub fn link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let path = path.as_ref();
         let parent = self.find(path.parent()?).ok()?;
@@ -323,7 +304,6 @@ fn components_reversed(path: &Path) -> Vec<OsString> {
 }
 
 /// Makes text safe to show: trims it and replaces everything that could control a terminal.
-#[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     crate::output::plain(text.trim_matches(|c: char| c.is_whitespace() || c == '\0')).into_owned()

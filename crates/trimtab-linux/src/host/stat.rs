@@ -42,13 +42,11 @@ fn delta(now: u64, then: u64) -> u64 {
 
 impl DiskStat {
     /// Reads the counters of the device at `sys`, such as `/sys/devices/…/block/sda/sda1`.
-    #[must_use]
     pub fn read(root: &Root, sys: &Path) -> Option<Self> {
         Self::parse(&root.read(sys.join("stat"))?)
     }
 
     /// Parses the one line of `stat`: 11, 15 or 17 numbers, depending on the kernel.
-    #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let mut numbers = line.split_ascii_whitespace().map_while(|n| n.parse::<u64>().ok());
         let mut field = [0_u64; 17];
@@ -77,7 +75,6 @@ impl DiskStat {
     }
 
     /// The change since `before`. A counter that decreased (device replaced) counts from zero.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
             reads: delta(self.reads, before.reads),
@@ -95,7 +92,6 @@ impl DiskStat {
 }
 
 /// Number of log writes of the XFS on this device; 0 if it is not counted.
-#[must_use]
 pub fn xfs_log_writes(root: &Root, device: &str) -> u64 {
     let text = root.read(format!("/sys/fs/xfs/{device}/stats/stats")).unwrap_or_default();
     let log = text.lines().find_map(|line| line.strip_prefix("log "));
@@ -115,7 +111,6 @@ impl StatFile {
     }
 
     /// Reads the counters; `None` if the device is gone.
-    #[must_use]
     pub fn read(&self) -> Option<DiskStat> {
         let mut bytes = [0; 512];
         let length = self.file.read_at(&mut bytes, 0).ok()?;

@@ -16,7 +16,6 @@ pub struct MountedSuperblock {
 
 impl MountedSuperblock {
     /// The superblock of a mount, if the kernel shows it: by device, for btrfs by UUID.
-    #[must_use]
     pub fn of(mount: &Mount, uuid: Option<[u8; 16]>) -> Option<Self> {
         let name = match mount.fs_type.as_str() {
             "btrfs" => in_text(&uuid?),
@@ -31,7 +30,6 @@ impl MountedSuperblock {
     }
 
     /// The superblock is still mounted in some mount namespace; `None` if unknown.
-    #[must_use]
     pub fn lives(&self) -> Option<bool> {
         match stat(&self.directory) {
             Ok(found) => Some(found.st_ino == self.inode),

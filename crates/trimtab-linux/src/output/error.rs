@@ -4,7 +4,6 @@ use crate::output;
 use crate::sys::interrupt::InterruptError;
 use rustix::io::Errno;
 use serde::Serialize;
-use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -26,16 +25,9 @@ pub const NOT_PROVED: u8 = 4;
 pub const WORSE: u8 = 5;
 
 /// TRIM is blocked (exit status 3) by a layer or by the mount options of the filesystem.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct TrimBlockedError(pub String);
-
-impl fmt::Display for TrimBlockedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TrimBlockedError {}
 
 /// The error of a path that the user named: one that does not exist gets a hint, any other keeps
 /// its cause behind `doing`.

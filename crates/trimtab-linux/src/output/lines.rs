@@ -30,43 +30,13 @@ fn is_number(text: &str) -> bool {
 }
 
 fn is_unit(word: &str) -> bool {
-    const UNITS: [&str; 34] = [
-        "ns",
-        "µs",
-        "us",
-        "ms",
-        "s",
-        "min",
-        "h",
-        "d",
-        "days",
-        "B",
-        "kB",
-        "MB",
-        "GB",
-        "TB",
-        "PB",
-        "KiB",
-        "MiB",
-        "GiB",
-        "TiB",
-        "MB/s",
-        "GB/s",
-        "kB/s",
-        "B/s",
-        "MiB/s",
-        "GiB/s",
-        "/s",
-        "ops/s",
-        "writes/s",
-        "operations/s",
-        "IOPS",
-        "%",
-        "×",
-        "x",
-        "bytes",
-    ];
-    UNITS.contains(&word.trim_end_matches([',', '~', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
+    const UNITS: &str = "
+        ns µs us ms s min h d days
+        B kB MB GB TB PB KiB MiB GiB TiB bytes
+        B/s kB/s MB/s GB/s MiB/s GiB/s /s ops/s writes/s operations/s IOPS
+        % × x";
+    let word = word.trim_end_matches([',', '~', ';', '.', ':', ')', '(', '!', '?', '\'', '"']);
+    UNITS.split_whitespace().any(|unit| unit == word)
 }
 
 /// Wraps `text` to at most `width` columns; a longer atom gets its own line.

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 /// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters that
 /// change the direction or position of the text around them, and line separators other than
 /// the line feed. Line feeds and tabs are text.
-#[must_use]
 pub const fn is_text(c: char) -> bool {
     match c {
         '\n' | '\t' => true,
@@ -17,7 +16,6 @@ pub const fn is_text(c: char) -> bool {
 }
 
 /// Replaces every character that is not plain text by a replacement character.
-#[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
@@ -26,14 +24,12 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a line.
-#[must_use]
 pub fn plain_line(text: &str) -> Cow<'_, str> {
     let text = plain(text);
     if text.contains('\n') { text.trim_end_matches('\n').replace('\n', " ").into() } else { text }
 }
 
 /// As [`plain`], for any encoding: an invalid UTF-8 byte is a letter or an 8-bit control.
-#[must_use]
 pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
@@ -50,7 +46,6 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
 
 /// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the start
 /// of a formula (except numbers), and characters that are not plain text are replaced.
-#[must_use]
 pub fn harmless_cell(cell: &str) -> String {
     let cell = &*plain(cell);
     if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
@@ -61,14 +56,12 @@ pub fn harmless_cell(cell: &str) -> String {
 }
 
 /// Spreadsheets may read `cell` as a formula; some also accept full-width characters.
-#[must_use]
 pub fn begins_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
 /// As [`plain`], but keeps the program's own colours: `ESC [ numbers m` with the few numbers
 /// in use. Outside text must have been through [`plain`] before.
-#[must_use]
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
@@ -100,22 +93,15 @@ fn style_bytes(text: &str) -> usize {
 }
 
 /// Escapes such characters in a JSON document: only in strings, so the meaning stays.
-#[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_text(c) {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                out += &format!("\\u{unit:04x}");
-            }
-        }
-    }
-    out.into()
+    let escaped = |c: char| match is_text(c) {
+        true => c.to_string(),
+        false => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    };
+    text.chars().map(escaped).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -169,7 +169,6 @@ impl Progress {
     }
 
     /// Adds the discards that the kernel counts at the drives.
-    #[must_use]
     pub fn with_discards<C: DiscardCounter + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
         if let Some(view) = &self.view {
             lock(&view.now).counter = counter().map(|counter| Box::new(counter) as Box<dyn DiscardCounter>);

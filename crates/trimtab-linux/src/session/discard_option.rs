@@ -117,7 +117,7 @@ pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<()> {
         }
         fsconfig_reconfigure(&fs)
     };
-    change().map_err(std::io::Error::from).with_context(|| format!("cannot set {wanted} on {shown}"))?;
+    change().with_context(|| format!("cannot set {wanted} on {shown}"))?;
     let now = DiscardOption::of(&mount_of(&mount.mount_point)?);
     if now != *wanted {
         bail!("{shown} took the option {wanted} and ignored it: it still has {now}");

@@ -74,14 +74,12 @@ pub struct ChangeSettlement {
 
 impl Notes {
     /// The notes of this machine.
-    #[must_use]
     pub fn here() -> Self {
         Self::beside(run_directory())
     }
 
     /// The notes in a run-time directory. Links in its path are resolved now; later links are not
     /// followed.
-    #[must_use]
     pub fn beside(run_directory: PathBuf) -> Self {
         let real = run_directory.canonicalize().or_else(|_| std::path::absolute(&run_directory));
         Self(real.unwrap_or(run_directory).join("notes"))
@@ -264,7 +262,6 @@ impl Note {
     }
 
     /// True if the note still exists; another process may have taken it over.
-    #[must_use]
     pub fn is_there(&self) -> bool {
         let there = || {
             let dir = Dir::guarded(&self.notes.0, false)?;
@@ -344,13 +341,11 @@ pub fn found(left: ChangeSettlement) {
 }
 
 /// True if the error means that this user has no access.
-#[must_use]
 pub fn is_denied(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.raw_os_error() == Some(libc::EACCES)))
 }
 
 /// Returns the changes found at the start, without those that needed no undo.
-#[must_use]
 pub fn found_at_start() -> Vec<ChangeSettlement> {
     AT_START.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|left| left.undone != UndoResult::Nothing).cloned().collect()
 }

@@ -39,7 +39,6 @@ const ATTEMPTS: u32 = 64;
 
 /// Returns this process's umask, or `None` if /proc does not report it. Reading it with
 /// umask(2) would change it.
-#[must_use]
 pub fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
@@ -210,7 +209,7 @@ impl Dir {
                 },
                 opened => opened?,
             };
-            dir.require_passage()?;
+            dir.require_unwritable(true)?;
         }
         dir.require_unshared()?;
         Ok(dir)
@@ -222,7 +221,6 @@ impl Dir {
     }
 
     /// Path of the directory when it was opened; for messages.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -230,7 +228,6 @@ impl Dir {
     /// Returns a path to `name` in this directory, for system calls that take no directory
     /// descriptor. The path stays correct if the directory is renamed. It is valid only while
     /// this `Dir` is open.
-    #[must_use]
     pub fn reach(&self, name: impl AsRef<OsStr>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name.as_ref())
     }
@@ -243,9 +240,17 @@ impl Dir {
     /// Fails unless the directory belongs to this user or root and other users cannot write to
     /// it. If it succeeds, only these two can have placed its entries.
     pub fn require_unshared(&self) -> io::Result<()> {
+        self.require_unwritable(false)
+    }
+
+    /// Like [`Dir::require_unshared`]. With `may_be_sticky`, the sticky bit may protect the
+    /// entries of a directory that other users can write to.
+    fn require_unwritable(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
-        self.require_owner(&stat)?;
-        if stat.st_mode & OTHERS_WRITE != 0 {
+        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
+        }
+        if stat.st_mode & OTHERS_WRITE != 0 && !(may_be_sticky && stat.st_mode & STICKY != 0) {
             return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
         }
         Ok(())
@@ -259,24 +264,6 @@ impl Dir {
         }
         if stat.st_mode & OTHERS_ANY != 0 {
             return Err(self.refused(&format!("it is open to others (mode {:o})", stat.st_mode & 0o7777)));
-        }
-        Ok(())
-    }
-
-    /// Like [`Dir::require_unshared`], for a directory on the way to another. A world-writable
-    /// directory is accepted if the sticky bit protects other users' entries.
-    fn require_passage(&self) -> io::Result<()> {
-        let stat = rustix::fs::fstat(&self.fd)?;
-        self.require_owner(&stat)?;
-        if stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & STICKY == 0 {
-            return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
-        }
-        Ok(())
-    }
-
-    fn require_owner(&self, stat: &Stat) -> io::Result<()> {
-        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
         }
         Ok(())
     }
@@ -475,7 +462,6 @@ impl Dir {
 
     /// True if `found` is a name that [`Dir::write_atomically`] uses for its temporary file for
     /// `name`.
-    #[must_use]
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
         let random = |found: &[u8]| {
             let rest = found.strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
@@ -522,13 +508,8 @@ impl Dir {
 
     /// Returns the names of all entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd)? {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
-            }
-        }
+        let name = |entry: Result<_, Errno>| Ok(OsStr::from_bytes(remove::name_of(&entry?)).to_owned());
+        let mut names = remove::entries(&self.fd)?.map(name).collect::<io::Result<Vec<OsString>>>()?;
         names.sort();
         Ok(names)
     }

@@ -12,7 +12,6 @@ pub const VARIABLE: &str = "TRIMTAB_RERUN_DRIVES";
 pub const INPUTS: &str = "TRIMTAB_RERUN_INPUTS";
 
 /// The only directory where this process may write; `None` if it does not repeat a run.
-#[must_use]
 pub fn directory() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(Into::into)
 }

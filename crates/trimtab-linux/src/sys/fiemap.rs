@@ -63,7 +63,6 @@ pub struct FileExtent {
 
 impl FileExtent {
     /// True if the data are stored at this location, in full, and belong to this file alone.
-    #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.flags & UNUSABLE == 0
     }

@@ -47,28 +47,45 @@ pub fn uuid(file: impl AsFd) -> Option<[u8; 16]> {
 
 /// `struct xfs_fsop_geom_v1` (fs/xfs/libxfs/xfs_fs.h).
 #[repr(C)]
-#[expect(missing_docs, reason = "the kernel's own names")]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct XfsGeometry {
+    /// Block size in bytes.
     pub block_size: u32,
-    pub rt_extent_size: u32,
+    unused: u32,
+    /// Blocks per allocation group; the last group may have fewer.
     pub ag_blocks: u32,
-    pub ag_count: u32,
-    pub log_blocks: u32,
-    pub sector_size: u32,
-    pub inode_size: u32,
-    pub inode_max_percent: u32,
+    unused_sizes: [u32; 5],
+    /// Number of blocks of the data device.
     pub data_blocks: u64,
-    pub rt_blocks: u64,
-    pub rt_extents: u64,
-    pub log_start: u64,
+    /// Number of blocks of the realtime device. Kernels that trim it address it behind the data.
+    pub realtime_blocks: u64,
+    unused_starts: [u64; 2],
+    /// UUID of the filesystem.
     pub uuid: [u8; 16],
-    pub stripe_unit: u32,
-    pub stripe_width: u32,
-    pub version: i32,
-    pub flags: u32,
-    pub log_sector_size: u32,
-    pub rt_sector_size: u32,
-    pub dir_block_size: u32,
+    unused_units: [u32; 7],
+}
+
+const _: () = assert!(size_of::<XfsGeometry>() == 112);
+
+impl XfsGeometry {
+    fn bytes(&self, blocks: u64) -> u64 {
+        blocks.saturating_mul(self.block_size.into())
+    }
+
+    /// Bytes per allocation group.
+    pub fn group_bytes(&self) -> u64 {
+        self.bytes(self.ag_blocks.into())
+    }
+
+    /// Bytes of the data device.
+    pub fn data_bytes(&self) -> u64 {
+        self.bytes(self.data_blocks)
+    }
+
+    /// Bytes of the realtime device.
+    pub fn realtime_bytes(&self) -> u64 {
+        self.bytes(self.realtime_blocks)
+    }
 }
 
 /// `XFS_IOC_FSGEOMETRY_V1`: `_IOR('X', 100, struct xfs_fsop_geom_v1)`.

@@ -57,7 +57,6 @@ pub struct FsmapExtent {
 
 impl FsmapExtent {
     /// First byte after the range.
-    #[must_use]
     pub const fn end(self) -> u64 {
         self.start.saturating_add(self.len)
     }

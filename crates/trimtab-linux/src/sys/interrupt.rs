@@ -5,23 +5,16 @@
 //! user expects. A second signal within 0.5 s of the first is ignored: `timeout` signals its
 //! child and then the process group that contains the child.
 
+use super::clock::{self, nanos};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The user stopped the command with a signal, and it has cleaned up.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
 pub struct InterruptError;
-
-impl fmt::Display for InterruptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for InterruptError {}
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Time of the first signal, in nanoseconds since boot; 0 before that.
@@ -71,8 +64,7 @@ pub fn must_finish() {
 
 /// Nanoseconds since boot. Async-signal-safe.
 fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    nanos(clock::read(rustix::time::ClockId::Monotonic)).0
 }
 
 /// Installs the handlers once. Call before making anything that must be removed later.

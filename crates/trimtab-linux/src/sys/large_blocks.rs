@@ -33,7 +33,6 @@ struct FreeBlockCache {
 
 impl LargeBlocks {
     /// An allocator with an empty cache.
-    #[must_use]
     pub const fn new() -> Self {
         Self { kept: Mutex::new(FreeBlockCache { blocks: [(0, 0); KEPT_MAX], bytes: 0 }) }
     }

@@ -20,7 +20,7 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Info {
     device: u64,
     inode: u64,
@@ -31,8 +31,8 @@ struct Info {
     encrypt_type: u32,
     encrypt_key_size: u32,
     flags: u32,
-    file_name: [u8; 64],
-    crypt_name: [u8; 64],
+    file_name: [[u8; 32]; 2],
+    crypt_name: [[u8; 32]; 2],
     encrypt_key: [u8; 32],
     init: [u64; 2],
 }
@@ -47,24 +47,6 @@ struct LoopConfig {
 }
 
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<LoopConfig>() == 304);
-
-impl Info {
-    const EMPTY: Self = Self {
-        device: 0,
-        inode: 0,
-        rdevice: 0,
-        offset: 0,
-        sizelimit: 0,
-        number: 0,
-        encrypt_type: 0,
-        encrypt_key_size: 0,
-        flags: 0,
-        file_name: [0; 64],
-        crypt_name: [0; 64],
-        encrypt_key: [0; 32],
-        init: [0; 2],
-    };
-}
 
 /// The backing file of a loop device, as the kernel reports it: independent of the mount
 /// namespace and of the file's name.
@@ -95,9 +77,9 @@ pub fn backing(device: &File) -> io::Result<Option<Backing>> {
 /// reports the backing file as `name`.
 pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) -> io::Result<()> {
     let name = name.as_os_str().as_encoded_bytes();
-    let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::EMPTY };
+    let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::default() };
     let kept = name.len().min(63);
-    info.file_name[..kept].copy_from_slice(&name[..kept]);
+    info.file_name.as_flattened_mut()[..kept].copy_from_slice(&name[..kept]);
     let config = LoopConfig { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] };
     ioctl(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as libc::c_ulong).map(|_| ())
 }
@@ -130,7 +112,7 @@ pub fn free(control: &File) -> io::Result<u32> {
 }
 
 fn status(device: &File) -> io::Result<Info> {
-    let mut info = Info::EMPTY;
+    let mut info = Info::default();
     ioctl(device, LOOP_GET_STATUS64, std::ptr::from_mut(&mut info) as libc::c_ulong).map(|_| info)
 }
 

@@ -108,7 +108,6 @@ fn look(path: &CStr) -> ! {
 
 /// Returns the paths that do not respond within [`PATIENCE`], all checked concurrently. After
 /// an interrupt, also returns the paths that have not responded yet.
-#[must_use]
 pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     let mut silent = Vec::new();
     for some in paths.chunks(AT_ONCE) {
@@ -129,16 +128,9 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
 }
 
 /// Error for a path that does not respond.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{} does not answer within {} s: the server or the drive of its filesystem hangs", .0.display(), PATIENCE.as_secs())]
 pub struct UnresponsivePathError(pub PathBuf);
-
-impl std::fmt::Display for UnresponsivePathError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} does not answer within {} s: the server or the drive of its filesystem hangs", self.0.display(), PATIENCE.as_secs())
-    }
-}
-
-impl std::error::Error for UnresponsivePathError {}
 
 /// Checks that all `paths` respond.
 ///

@@ -110,7 +110,7 @@ impl Transfers {
     /// True if the kernel pins the memory for every operation, because it could not be
     /// registered.
     pub fn pins_each_time(&self) -> bool {
-        matches!(&self.engine, Engine::Ring(ring) if !ring.registered())
+        matches!(&self.engine, Engine::Ring(ring) if !ring.registered)
     }
 
     /// The file that the operations use.

@@ -53,7 +53,6 @@ pub struct Info {
 
 impl Info {
     /// Parameters of a new device: any free number, with this process as the server.
-    #[must_use]
     pub fn wanted(queues: u16, depth: u16, request_bytes_max: u32, flags: u64, mark: u64) -> Self {
         let pid = std::process::id() as i32;
         Self { queues, depth, request_bytes_max, number: u32::MAX, pid, flags, mark, ..Self::default() }
@@ -110,7 +109,6 @@ pub struct UblkDiscard {
 
 impl UblkDiscard {
     /// Discards start at multiples of the granularity. A `sectors_max` of 0 disables discards.
-    #[must_use]
     pub const fn new(granularity: u32, sectors_max: u32, zeroes_sectors_max: u32) -> Self {
         Self { alignment: 0, granularity, sectors_max, zeroes_sectors_max, segments_max: (sectors_max > 0) as u16, reserved: 0 }
     }
@@ -131,7 +129,6 @@ pub struct Parameters {
 
 impl Parameters {
     /// Parameters with both parts present.
-    #[must_use]
     pub const fn new(basic: UblkBasic, discard: UblkDiscard) -> Self {
         const KINDS: u32 = 1 | 1 << 1;
         Self { len: size_of::<Self>() as u32, kinds: KINDS, basic, discard, pad: 0 }
@@ -142,7 +139,6 @@ const _: () =
     assert!(size_of::<Info>() == 64 && size_of::<UblkBasic>() == 32 && size_of::<UblkDiscard>() == 20 && size_of::<Parameters>() == 64);
 
 /// Path of the character device through which the server serves the device.
-#[must_use]
 pub fn character_node(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkc{number}"))
 }

@@ -156,18 +156,19 @@ impl BlockFile {
 
     #[cold]
     fn error(&self, op: &Command<'_>, errno: i32) -> TargetError {
-        let reason = std::io::Error::from_raw_os_error(errno).to_string();
-        TargetError { action: op.kind().name(), object: describe(op, &self.label), reason, errno: Some(errno) }
+        self.failed(op, std::io::Error::from_raw_os_error(errno).to_string(), Some(errno))
+    }
+
+    #[cold]
+    fn failed(&self, op: &Command<'_>, reason: String, errno: Option<i32>) -> TargetError {
+        let label = &self.label;
+        let object = op.extent().map_or_else(|| label.clone(), |extent| format!("{} bytes at {} of {label}", op.bytes(), extent.offset));
+        TargetError::new(op.kind().name(), object, reason, errno)
     }
 
     #[cold]
     fn engine_error(&self, error: &std::io::Error) -> TargetError {
-        TargetError {
-            action: "drive",
-            object: format!("io_uring on {}", self.label),
-            reason: error.to_string(),
-            errno: error.raw_os_error(),
-        }
+        TargetError::new("drive", format!("io_uring on {}", self.label), error.to_string(), error.raw_os_error())
     }
 
     #[inline]
@@ -183,12 +184,8 @@ impl BlockFile {
 
     #[cold]
     fn misplaced(&self, op: &Command<'_>) -> TargetError {
-        TargetError {
-            action: op.kind().name(),
-            object: describe(op, &self.label),
-            reason: format!("the range is not in whole blocks of {} bytes within {} bytes", self.info.block_size, self.info.size.0),
-            errno: None,
-        }
+        let BlockInfo { block_size, size, .. } = self.info;
+        self.failed(op, format!("the range is not in whole blocks of {block_size} bytes within {} bytes", size.0), None)
     }
 
     /// Reserves `len` bytes of memory for `tag`. If the layout of the pool has to change, waits
@@ -208,12 +205,8 @@ impl BlockFile {
         if self.transfers.fits(tag, op.bytes() as usize) {
             return Ok(());
         }
-        Err(TargetError {
-            action: op.kind().name(),
-            object: describe(op, &self.label),
-            reason: format!("with {} in flight, that exceeds the {} bytes of memory reserved", tag + 1, self.transfers.memory_bytes()),
-            errno: None,
-        })
+        let memory = self.transfers.memory_bytes();
+        Err(self.failed(op, format!("with {} in flight, that exceeds the {memory} bytes of memory reserved", tag + 1), None))
     }
 
     #[inline]
@@ -306,12 +299,8 @@ impl BlockFile {
                     _ => None,
                 };
                 if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
-                    completion.result = Err(Box::new(TargetError {
-                        action: "verify",
-                        object: format!("4096 bytes at {offset} of {}", self.label),
-                        reason: problem.to_owned(),
-                        errno: None,
-                    }));
+                    let object = format!("4096 bytes at {offset} of {}", self.label);
+                    completion.result = Err(Box::new(TargetError::new("verify", object, problem, None)));
                 }
             }
         }
@@ -322,12 +311,7 @@ impl BlockFile {
     fn explain(&mut self, op: &Command<'_>, result: Option<i32>) -> TargetResult {
         let result = result.unwrap_or(-libc::EIO);
         if result >= 0 {
-            return Err(TargetError {
-                action: op.kind().name(),
-                object: describe(op, &self.label),
-                reason: format!("only {result} bytes were transferred; was the file truncated?"),
-                errno: None,
-            });
+            return Err(self.failed(op, format!("only {result} bytes were transferred; was the file truncated?"), None));
         }
         let unknown_command = matches!(-result, libc::EINVAL | libc::EOPNOTSUPP | libc::ENOTTY);
         if let Command::Trim(Ranges::One(Extent { offset, len })) = *op
@@ -393,11 +377,7 @@ impl BlockFile {
 /// Carries a failed result to [`BlockFile::explain`].
 #[cold]
 fn unexplained(result: i32) -> TargetError {
-    TargetError { action: "", object: String::new(), reason: String::new(), errno: Some(result) }
-}
-
-fn describe(op: &Command<'_>, label: &str) -> String {
-    op.extent().map_or_else(|| label.to_owned(), |extent| format!("{} bytes at {} of {label}", op.bytes(), extent.offset))
+    TargetError::new("", "", "", Some(result))
 }
 
 impl Clock for BlockFile {

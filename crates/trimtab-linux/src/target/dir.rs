@@ -355,12 +355,10 @@ impl FileTarget for DirTarget {
         let file = self.open("open", path, if self.options.direct { OFlags::DIRECT } else { OFlags::empty() } | OFlags::RDONLY, 0)?;
         self.read_file(&file, len).map_err(|error| match error {
             ReadError::System(errno) => self.error("read", path, errno),
-            ReadError::TooShort => TargetError {
-                action: "read",
-                object: self.path.join(path).display().to_string(),
-                reason: format!("the file is shorter than the {len} bytes that were written to it"),
-                errno: None,
-            },
+            ReadError::TooShort => {
+                let reason = format!("the file is shorter than the {len} bytes that were written to it");
+                TargetError::new("read", self.path.join(path).display().to_string(), reason, None)
+            }
         })?;
         close(file).map_err(|errno| self.error("close", path, errno))
     }
@@ -379,12 +377,7 @@ impl FileTarget for DirTarget {
 #[cold]
 pub fn error(action: &'static str, dir: &Path, path: &str, errno: Errno) -> TargetError {
     let object = if path.is_empty() { dir.to_owned() } else { dir.join(path) };
-    TargetError {
-        action,
-        object: object.display().to_string(),
-        reason: std::io::Error::from(errno).to_string(),
-        errno: Some(errno.raw_os_error()),
-    }
+    TargetError::new(action, object.display().to_string(), std::io::Error::from(errno).to_string(), Some(errno.raw_os_error()))
 }
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
+use crate::sys::clock::nanos;
 use crate::sys::interrupt;
 use crate::trim::filesystem::Filesystem;
 use crate::trim::fitrim;
@@ -39,12 +40,8 @@ impl MountedDir {
 
 impl TrimTarget for MountedDir {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
-        let failed = |reason: String, errno: Option<i32>| TargetError {
-            action: "trim the filesystem of",
-            object: self.dir.path().display().to_string(),
-            reason,
-            errno,
-        };
+        let object = self.dir.path().display().to_string();
+        let failed = |reason: String, errno: Option<i32>| TargetError::new("trim the filesystem of", &object, reason, errno);
         let mut filesystem = Filesystem::open(self.dir.path()).map_err(|error| failed(format!("{error:#}"), None))?;
         filesystem.prepare(Bytes::ZERO, false);
         let before = self.meter.as_ref().and_then(Meter::count);
@@ -58,7 +55,7 @@ impl TrimTarget for MountedDir {
         if interrupt::requested() {
             return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
         }
-        let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let took = nanos(started.elapsed());
         let settled = self.meter.as_ref().map_or_else(fitrim::SettleResult::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
         Ok((TrimOutcome { asked: account.discards.asked.bytes, returned: account.returned, counted, took }, settled.went_on))

@@ -16,13 +16,11 @@ pub struct NullFiles {
 
 impl NullFiles {
     /// Starts its clock now.
-    #[must_use]
     pub fn new() -> Self {
         Self::with_epoch(Instant::now())
     }
 
     /// Uses a clock that started at `started`, for targets that share one.
-    #[must_use]
     pub const fn with_epoch(started: Instant) -> Self {
         Self { started }
     }
@@ -46,31 +44,24 @@ impl Clock for NullFiles {
 }
 
 impl FileTarget for NullFiles {
-    #[inline]
     fn make_dir(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn remove_dir(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn create(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn append(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn read(&mut self, _path: &str, _len: u64) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn delete(&mut self, _path: &str) -> TargetResult {
         Ok(())
     }
-    #[inline]
     fn sync(&mut self) -> TargetResult {
         Ok(())
     }
@@ -125,7 +116,6 @@ pub struct NullBlocks {
 
 impl NullBlocks {
     /// A target of `size` bytes in blocks of 512.
-    #[must_use]
     pub fn new(size: Bytes) -> Self {
         let info = BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
         Self { started: Instant::now(), info, issued: Vec::with_capacity(QUEUE_DEPTH_MAX as usize) }

@@ -85,25 +85,21 @@ impl Overhead {
 
 fn block_data_cost(class: DataClass) -> f64 {
     let maker = Maker::new(0);
+    fill_cost(|round, buffer| maker.fill(class, 0, round, buffer))
+}
+
+/// Nanoseconds per byte of `class`.
+pub fn data_cost(class: DataClass) -> f64 {
+    let mut rng = Stream::new(0, "overhead");
+    fill_cost(|_, buffer| buffer.chunks_mut(128 << 10).for_each(|piece| class.fill(&mut rng, piece)))
+}
+
+/// Nanoseconds per byte: the minimum of three, as disturbances only add time.
+fn fill_cost(mut fill: impl FnMut(u64, &mut [u8])) -> f64 {
     let mut buffer = vec![0_u8; DATA_SAMPLE];
     let once = |round| {
         let started = Instant::now();
-        maker.fill(class, 0, round, &mut buffer);
-        std::hint::black_box(&mut buffer);
-        started.elapsed().as_nanos() as f64 / DATA_SAMPLE as f64
-    };
-    (0..3).map(once).fold(f64::MAX, f64::min)
-}
-
-/// Nanoseconds per byte of `class`: the minimum of three, as disturbances only add time.
-pub fn data_cost(class: DataClass) -> f64 {
-    let mut rng = Stream::new(0, "overhead");
-    let mut buffer = vec![0_u8; DATA_SAMPLE];
-    let once = |_| {
-        let started = Instant::now();
-        for piece in buffer.chunks_mut(128 << 10) {
-            class.fill(&mut rng, piece);
-        }
+        fill(round, &mut buffer);
         std::hint::black_box(&mut buffer);
         started.elapsed().as_nanos() as f64 / DATA_SAMPLE as f64
     };

@@ -54,7 +54,8 @@ impl OwnWrites {
 pub(super) struct ActivityDetector {
     root: Root,
     stat: Option<StatFile>,
-    last: Option<DiskStat>,
+    /// The counters at the last poll.
+    pub(super) last: Option<DiskStat>,
     read_at: Nanos,
     idle_since: Option<Nanos>,
     idle_unsure: Nanos,
@@ -85,11 +86,6 @@ impl ActivityDetector {
 
     pub(super) fn read(&self) -> Option<DiskStat> {
         self.stat.as_ref().and_then(StatFile::read)
-    }
-
-    /// The counters at the last poll.
-    pub(super) const fn last(&self) -> Option<&DiskStat> {
-        self.last.as_ref()
     }
 
     pub(super) fn look(&mut self) -> DeviceActivity {

@@ -108,7 +108,6 @@ fn parse_keys(buffer: &[u8], count: u32) -> Vec<(u64, u32, u64)> {
 }
 
 /// The chunk items in the first `count` items of a search buffer, without truncated ones.
-#[must_use]
 pub fn parse_items(buffer: &[u8], count: u32) -> Vec<BtrfsChunk> {
     let mut chunks = Vec::new();
     let mut rest = buffer;
@@ -161,7 +160,6 @@ impl BtrfsChunk {
 
     /// The place of a logical address on the devices, for each copy, and the number of bytes that
     /// are contiguous from there. `None` for parity profiles, whose places rotate.
-    #[must_use]
     pub fn place(&self, logical: u64) -> Option<(Vec<Stripe>, u64)> {
         let inside = logical.checked_sub(self.logical).filter(|i| *i < self.len)?;
         let on = |stripe: &Stripe, offset: u64| Some(Stripe { device: stripe.device, offset: stripe.offset.checked_add(offset)? });

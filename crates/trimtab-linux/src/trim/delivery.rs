@@ -34,7 +34,6 @@ pub enum Delivery {
 
 impl Delivery {
     /// Exit status of `trimtab trim`.
-    #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
             Self::Reached | Self::NothingToSend => 0,
@@ -46,13 +45,11 @@ impl Delivery {
 
 /// Judges a trim from the counts of the `layers` and the length `returned` by the filesystem.
 /// Also returns remarks for the user.
-#[must_use]
 pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Delivery, Vec<String>) {
     judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
 }
 
 /// The outcome that is certain before a trim, unless it is success, with remarks.
-#[must_use]
 pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
     let diagnosis = fs.diagnosis().ok();
     if let Some(diagnosis) = diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked) {
@@ -161,14 +158,12 @@ impl Evidence {
 
 /// The reason why no device below needs TRIM (hard disks); `None` if one does. A missing
 /// discard support is then not an error.
-#[must_use]
 pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
     let of_device = |d: &Diagnosis| obstacle == Obstacle::Device && d.verdict.kind == VerdictKind::NotNeeded;
     fs.diagnosis().ok().filter(of_device).map(|diagnosis| diagnosis.verdict.text)
 }
 
 /// The error if a filesystem cannot be trimmed, in the doctor's words if it has a diagnosis.
-#[must_use]
 pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     let shown = fs.mount().mount_point.display();
     let blocked = |d: &Diagnosis| {

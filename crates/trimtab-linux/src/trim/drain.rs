@@ -34,7 +34,6 @@ pub struct DrainResult {
 
 impl Drain {
     /// For a filesystem of this type.
-    #[must_use]
     pub fn of(fs_type: &str) -> Self {
         // These wait for every bio (submit_bio_wait).
         Self { returns_early: !matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs"), slowest: Duration::ZERO }

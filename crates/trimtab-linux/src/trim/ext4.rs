@@ -39,7 +39,6 @@ impl Ext4Superblock {
     }
 
     /// Parses `struct ext4_super_block` (fs/ext4/ext4.h).
-    #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let magic = bytes.get(0x38..0x3a).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
@@ -56,13 +55,11 @@ impl Ext4Superblock {
     }
 
     /// Bytes per block group.
-    #[must_use]
     pub fn group_bytes(&self) -> u64 {
         self.blocks_per_group.saturating_mul(self.block_size)
     }
 
     /// Size of the filesystem in bytes.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.blocks.saturating_mul(self.block_size)
     }
@@ -82,31 +79,23 @@ pub const FORGOTTEN: u64 = u32::MAX as u64;
 
 impl LastTrim {
     /// For the filesystem on `device`, if the kernel exposes the attribute.
-    #[must_use]
     pub fn of_device(root: &Root, device: &str) -> Option<Self> {
         let file = Path::new("/sys/fs/ext4").join(device).join("last_trim_minblks");
         (root.is_live() && root.exists(&file)).then_some(Self { file })
     }
 
     /// The current value in blocks.
-    #[must_use]
     pub fn blocks(&self, root: &Root) -> Option<u64> {
         root.read_u64(&self.file)
     }
 
-    /// Makes the next trim send everything.
-    pub fn forget(&self) -> io::Result<()> {
-        self.restore(FORGOTTEN)
-    }
-
-    /// Restores a saved value.
+    /// Sets a value.
     pub fn restore(&self, blocks: u64) -> io::Result<()> {
         set_attribute(&self.file, &blocks.to_string())
     }
 }
 
 /// The minimum extent in blocks, as in the kernel: at least the device's discard unit.
-#[must_use]
 pub fn least_blocks(min_extent: Bytes, granularity: u64, block_size: u64) -> u64 {
     min_extent.0.max(granularity) / block_size.max(1)
 }

@@ -8,12 +8,11 @@ use super::activity::{ActivityDetector, DeviceActivity, OwnWrites};
 use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{CommandRules, FreeSpaceCache, SendableSpace, first_commands, sendable};
+use super::free_space::{ExtentFilter, FreeSpaceCache, SendableSpace, first_commands, sendable};
 use super::kernel_log::KernelLog;
 use super::layout::{WindowLayout, binary};
 use super::limit::CommandLimit;
 use super::watch::{ForegroundActivity, ForegroundWatch};
-use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
 use crate::host::discards::{LayerCounts, Meter};
@@ -23,6 +22,8 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::host::stat::StatFile;
 use crate::output::error::of_named;
+use crate::sys::clock::nanos;
+use crate::sys::filesystem::{xfs_free_behind_ends, xfs_geometry};
 use crate::sys::mount_check;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -70,13 +71,11 @@ impl std::fmt::Display for WindowRefusal {
 
 impl WindowRefusal {
     /// The filesystem or its device has been removed.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         !self.cut_short && matches!(self.errno, Errno::NODEV | Errno::NXIO | Errno::NOENT)
     }
 
     /// Every other window will fail as well.
-    #[must_use]
     pub fn is_final(&self) -> bool {
         const FINAL: [Errno; 7] = [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::BADF];
         self.is_gone() || (!self.cut_short && FINAL.contains(&self.errno))
@@ -183,7 +182,7 @@ impl Filesystem {
                 mount.fs_type
             );
         }
-        let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        let file = open_mount(&mount).with_context(|| format!("cannot open {shown}"))?;
         let Some(file) = file else {
             bail!("{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)")
         };
@@ -217,7 +216,6 @@ impl Filesystem {
     }
 
     /// The mount.
-    #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
     }
@@ -246,19 +244,16 @@ impl Filesystem {
     }
 
     /// The devices below.
-    #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 
     /// The tree that `/sys` is read from.
-    #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
     /// The windows.
-    #[must_use]
     pub fn layout(&self) -> &WindowLayout {
         &self.layout
     }
@@ -266,7 +261,7 @@ impl Filesystem {
     /// Reads the windows again: btrfs adds and removes chunks.
     pub fn refresh(&mut self) -> anyhow::Result<()> {
         let shown = self.mount.mount_point.display().to_string();
-        self.file().map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
+        self.file().with_context(|| format!("cannot open {shown}"))?;
         if let Some(file) = &self.file {
             self.layout = WindowLayout::read(&self.root, &self.mount, &self.stack, file)?;
         }
@@ -276,7 +271,6 @@ impl Filesystem {
 
     /// An id of this filesystem on these devices of this machine, stable over reboots and mount
     /// points. A copy on other devices has another id.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -302,7 +296,6 @@ impl Filesystem {
     }
 
     /// Every device below counts discards.
-    #[must_use]
     pub fn counts(&self) -> bool {
         self.meter.count().is_some()
     }
@@ -315,13 +308,11 @@ impl Filesystem {
 
     /// FITRIM only queues the free space, and a kernel thread sends the discards when the device
     /// is idle (f2fs mounted with discard).
-    #[must_use]
     pub fn sends_later(&self) -> bool {
         sends_later(&self.root, &self.mount, &self.stack)
     }
 
     /// The reason why the filesystem rejects this minimum extent; `None` if it accepts it.
-    #[must_use]
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
         Some(format!(
@@ -342,7 +333,6 @@ impl Filesystem {
     }
 
     /// The minimum extent of the last trim as ext4 keeps it, in blocks.
-    #[must_use]
     pub fn last_least(&self) -> Option<u64> {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
@@ -390,12 +380,13 @@ impl Filesystem {
             return window;
         }
         let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
-        let counting = CommandRules { least, command_max: request.command_max.0, commands_max: request.commands_max };
+        let (below, command_max, commands_max) = (u64::MAX, request.command_max.0, request.commands_max);
+        let picking = ExtentFilter { least, below, command_max, commands_max, cut: None, begun: false };
         let device = self.mount.dev;
         let started = Instant::now();
         // Reading the map reads bitmaps, as trims do.
         self.activity.before_trim();
-        let first = self.file().and_then(|file| first_commands(file, device, window, counting));
+        let first = self.file().and_then(|file| first_commands(file, device, window, picking));
         self.activity.after_trim();
         self.map_took(started.elapsed());
         let Some(first) = first.ok().filter(|first| first.len > 0) else { return window };
@@ -406,11 +397,21 @@ impl Filesystem {
         first
     }
 
-    /// Frees the blocks of deleted files and returns the time taken; see [`super::commit`].
+    /// Frees the blocks of deleted files, writes out all pending data, and returns the time
+    /// taken. A filesystem frees blocks only when the transaction that deleted them is committed.
+    /// Until then a trim skips them and still reports success.
     pub fn commit(&mut self) -> Result<Nanos, Errno> {
         let started = Instant::now();
-        let kind = self.mount.fs_type.clone();
-        super::commit::commit(self.file()?, &kind)?;
+        let is_xfs = self.mount.fs_type == "xfs";
+        let file = self.file()?;
+        if is_xfs {
+            // XFS frees the blocks of deleted files in the background, and a sync does not wait for
+            // that (Linux 5.14). Only this request does. It concerns preallocated space beyond the
+            // end of files, of which none is this long. Fails on a read-only mount, which needs no
+            // wait.
+            let _ = xfs_free_behind_ends(file, u64::MAX);
+        }
+        rustix::fs::syncfs(file)?;
         Ok(nanos(started.elapsed()))
     }
 
@@ -432,7 +433,6 @@ impl Filesystem {
     /// ext4 sent nothing for the first commands of a group. Either it considers the whole group
     /// trimmed, or the free space there has been used since; then the group is not marked as
     /// trimmed and the next pass covers the rest.
-    #[must_use]
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
         let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.count == 0);
@@ -474,7 +474,7 @@ impl Filesystem {
     fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
             // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
-            let _ = ext4.last.forget();
+            let _ = ext4.last.restore(ext4::FORGOTTEN);
         }
         self.activity.before_trim();
         self.take_late();
@@ -508,7 +508,7 @@ impl Filesystem {
     fn drain(&mut self) {
         let (meter, activity) = (&self.meter, &self.activity);
         let drained =
-            self.drain.wait(activity.last(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
+            self.drain.wait(activity.last.as_ref(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
         self.pending = !drained.all;
     }
 
@@ -561,7 +561,6 @@ impl Filesystem {
 
 /// FITRIM of this filesystem only queues the free space, and a kernel thread sends the
 /// discards when the device is idle (f2fs mounted with discard).
-#[must_use]
 pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     mount.fs_type == "f2fs" && crate::doctor::discards_online(root, mount, stack)
 }
@@ -573,7 +572,7 @@ fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
 
 fn name_for_good(mount: &Mount, file: &File) -> String {
     let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs::geometry(file).ok().map(|g| g.uuid)).flatten());
+    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs_geometry(file).ok().map(|g| g.uuid)).flatten());
     name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
 }
 
@@ -634,10 +633,6 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
         },
         excess: before.excess.saturating_add(now.excess),
     }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::host::discards::Meter;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys;
+use crate::sys::clock::nanos;
 use crate::sys::interrupt;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -64,10 +65,6 @@ pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     SettleResult { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
 }
 
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
 /// The reason why FITRIM cannot work on the filesystem of `file`, mounted as `mount`; `None`
 /// if it can.
 ///
@@ -88,7 +85,6 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
 }
 
 /// No device directly below accepts discards. For ntfs3, which [`obstacle`] does not ask.
-#[must_use]
 pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
     let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
     limits.peek().is_some() && limits.all(|limit| limit == Some(0))

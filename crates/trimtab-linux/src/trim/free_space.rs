@@ -18,34 +18,11 @@ const RECORDS_MANY: usize = 8192;
 /// Maximum number of calls per window. The remainder is trimmed as one extent.
 const CALLS_MAX: usize = 64;
 
-/// Rules for counting commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommandRules {
-    /// Minimum extent in bytes; shorter free extents are not sent.
-    pub least: u64,
-    /// Maximum size of a command in bytes.
-    pub command_max: u64,
-    /// Maximum number of commands.
-    pub commands_max: u64,
-}
-
 /// The start of `window` that at most this many commands trim, but at least one extent. Ends
 /// at the end of a free extent, or with the window if that needs no more commands.
-pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, counting: CommandRules) -> Result<TrimWindow, Errno> {
-    let end = window.start.saturating_add(window.len);
-    let mut cut = CommandCounter { counting, sent: 0, end: None };
-    let mut from = window.start;
-    for _ in 0..CALLS_MAX {
-        let (extents, next) = free_extents::<RECORDS>(&file, device, from, end)?;
-        if let Some(cut) = extents.iter().find_map(|extent| cut.next(*extent)) {
-            return Ok(up_to(window, cut));
-        }
-        match next {
-            Some(next) => from = next,
-            None => break,
-        }
-    }
-    Ok(window)
+pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, picking: ExtentFilter) -> Result<TrimWindow, Errno> {
+    let picked = pick(window, picking, |from, end| free_extents::<RECORDS>(&file, device, from, end))?;
+    Ok(TrimWindow { len: picked.reach.saturating_sub(window.start).min(window.len), ..window })
 }
 
 /// Free extents, and the offset from which more may follow.
@@ -251,10 +228,6 @@ impl ExtentSelector {
     }
 }
 
-fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
-    TrimWindow { start: window.start, len: end.saturating_sub(window.start).min(window.len) }
-}
-
 /// Free space that a trim would send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendableSpace {
@@ -294,29 +267,6 @@ impl SendableSpace {
     }
 }
 
-/// Counts commands extent by extent.
-struct CommandCounter {
-    counting: CommandRules,
-    sent: u64,
-    /// End of the last extent that fits.
-    end: Option<u64>,
-}
-
-impl CommandCounter {
-    /// The end of the range if `extent` does not fit any more.
-    fn next(&mut self, extent: FsmapExtent) -> Option<u64> {
-        if extent.len < self.counting.least.max(1) {
-            return None;
-        }
-        self.sent = self.sent.saturating_add(extent.len.div_ceil(self.counting.command_max.max(1)));
-        if let Some(end) = self.end.filter(|_| self.sent > self.counting.commands_max) {
-            return Some(end);
-        }
-        self.end = Some(extent.end());
-        None
-    }
-}
-
 /// The first free extents from `from` on, and the offset to continue from, if any.
 fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<FreeExtentList, Errno> {
     let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
@@ -328,26 +278,22 @@ fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, e
 mod tests {
     use super::*;
 
-    fn cut(extents: &[(u64, u64)], counting: CommandRules) -> Option<u64> {
-        let mut cut = CommandCounter { counting, sent: 0, end: None };
-        extents.iter().find_map(|&(start, len)| cut.next(FsmapExtent { start, len, free: true }))
+    fn cut(extents: &[(u64, u64)], counting: ExtentFilter) -> Option<u64> {
+        picked(extents, TrimWindow { start: 0, len: 1000 }, counting).1
     }
 
     #[test]
     fn first_commands_ends_after_last_fitting_extent() {
         let holes = [(10, 5), (20, 1), (30, 5), (40, 20)];
-        let counting = |commands_max| CommandRules { least: 2, command_max: 10, commands_max };
+        let counting = |commands_max| ExtentFilter { least: 2, below: u64::MAX, command_max: 10, commands_max, cut: None, begun: false };
         assert_eq!(cut(&holes, counting(1)), Some(15));
         // The extent of a single byte is not sent.
         assert_eq!(cut(&holes, counting(2)), Some(35));
         // The last extent takes two commands.
         assert_eq!(cut(&holes, counting(3)), Some(35));
         assert_eq!(cut(&holes, counting(4)), None);
-        let window = TrimWindow { start: 10, len: 90 };
-        assert_eq!([0, 10, 15, 100, 200].map(|end| up_to(window, end).len), [0, 0, 5, 90, 90]);
-        assert_eq!(up_to(window, 15).start, 10);
         // At least one extent, however many commands it takes.
-        assert_eq!(cut(&[(0, 100), (200, 1)], CommandRules { least: 0, ..counting(1) }), Some(100));
+        assert_eq!(cut(&[(0, 100), (200, 1)], ExtentFilter { least: 0, ..counting(1) }), Some(100));
     }
 
     #[test]
@@ -420,7 +366,7 @@ mod tests {
     fn free_extents_on_tmpfs_is_unsupported() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         let window = TrimWindow { start: 0, len: 1 << 20 };
-        let counting = CommandRules { least: 0, command_max: u64::MAX, commands_max: 1 };
-        assert!(first_commands(&shm, DevNumber { major: 0, minor: 1 }, window, counting).is_err());
+        let picking = ExtentFilter { least: 0, below: u64::MAX, command_max: u64::MAX, commands_max: 1, cut: None, begun: false };
+        assert!(first_commands(&shm, DevNumber { major: 0, minor: 1 }, window, picking).is_err());
     }
 }

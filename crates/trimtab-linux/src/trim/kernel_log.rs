@@ -4,6 +4,7 @@
 //! repeat the request after [`KernelLog::silence`].
 
 use crate::host::block::Stack;
+use crate::sys::clock;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -30,7 +31,6 @@ pub struct KernelLog {
 
 impl KernelLog {
     /// For the devices of `stack`.
-    #[must_use]
     pub fn of_stack(stack: &Stack) -> Self {
         let devices = stack.layers.iter().filter(|l| !l.sys.as_os_str().is_empty()).map(|l| l.name.clone()).collect();
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok();
@@ -46,7 +46,6 @@ impl KernelLog {
     }
 
     /// Time for which the log may still suppress errors after recent ones, if it does.
-    #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         let silent_until = self.last_error?.saturating_add(RATE_INTERVAL);
         silent_until.checked_sub(since_boot()).filter(|left| !left.is_zero())
@@ -101,8 +100,7 @@ impl<'a> IoError<'a> {
 
 /// The approximate clock of the log.
 fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    clock::read(rustix::time::ClockId::Monotonic)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The windows in which each filesystem can be trimmed correctly: ext4 in whole block groups,
 //! XFS within allocation groups, btrfs in whole chunks, others in byte ranges.
 
-use super::{btrfs, ext4, xfs};
+use super::{btrfs, ext4};
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
+use crate::sys::filesystem::{XfsGeometry, xfs_geometry};
 use anyhow::Context as _;
 use std::fs::File;
 use trimtab_drive::units::Bytes;
@@ -50,7 +51,7 @@ impl WindowLayout {
                     Self::whole(format!("cannot read the superblock ({error}); trimmed in one request instead of by block groups"))
                 }
             }),
-            "xfs" => Ok(Self::xfs(&xfs::geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
+            "xfs" => Ok(Self::xfs(&xfs_geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
             "btrfs" => Ok(Self::btrfs(&btrfs::chunks(file).context("cannot read the chunk tree of the btrfs filesystem")?)),
             // Ranges would destroy data (`super::fitrim`).
             "ntfs3" => {
@@ -66,28 +67,24 @@ impl WindowLayout {
         }
     }
 
+    /// Windows that are trimmed as wholes.
+    fn of(windows: Vec<TrimWindow>, unit: String) -> Self {
+        let (granule, tail) = (Bytes::MAX, Bytes::MAX);
+        Self { windows, granule, tail, unit, group: None, sure_until: u64::MAX, remark: None }
+    }
+
     /// Whole block groups, merged if there are too many.
-    #[must_use]
     pub fn ext4(superblock: &ext4::Ext4Superblock, tail: Bytes) -> Self {
         let group = superblock.group_bytes().max(1);
         let groups = superblock.size().div_ceil(group);
         let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
         let windows = slices(0, superblock.size(), group.saturating_mul(merged));
         let unit = if merged == 1 { "block groups".to_owned() } else { format!("{merged} block groups each") };
-        Self {
-            windows,
-            granule: Bytes::MAX,
-            tail,
-            unit: format!("{unit} of {}", binary(group)),
-            group: Some(Bytes(group)),
-            sure_until: u64::MAX,
-            remark: None,
-        }
+        Self { tail, group: Some(Bytes(group)), ..Self::of(windows, format!("{unit} of {}", binary(group))) }
     }
 
     /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
-    #[must_use]
-    pub fn xfs(geometry: &xfs::XfsSizes, granule: Bytes) -> Self {
+    pub fn xfs(geometry: &XfsGeometry, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
@@ -96,60 +93,28 @@ impl WindowLayout {
         let cut = cut_size(data.saturating_add(realtime), granule).max(together);
         let mut windows: Vec<TrimWindow> = slices(0, data, together).into_iter().flat_map(|w| slices(w.start, w.len, cut)).collect();
         windows.extend(slices(data, realtime, cut));
-        Self {
-            windows,
-            granule,
-            tail: Bytes::MAX,
-            unit: format!("parts of allocation groups of {}", binary(group)),
-            group: Some(Bytes(group)),
-            sure_until: data,
-            remark: None,
-        }
+        let unit = format!("parts of allocation groups of {}", binary(group));
+        Self { granule, group: Some(Bytes(group)), sure_until: data, ..Self::of(windows, unit) }
     }
 
     /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
     /// the range, so a window that begins inside a chunk skips that chunk.
-    #[must_use]
     pub fn btrfs(chunks: &[btrfs::BtrfsChunk]) -> Self {
         let mut windows: Vec<TrimWindow> =
             chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
         windows.sort_unstable_by_key(|window| window.start);
-        Self {
-            windows,
-            granule: Bytes::MAX,
-            tail: Bytes::MAX,
-            unit: "chunks by logical address".to_owned(),
-            group: None,
-            sure_until: u64::MAX,
-            remark: None,
-        }
+        Self::of(windows, "chunks by logical address".to_owned())
     }
 
     fn ranges(size: u64, device: u64) -> Self {
         // Some of these use device addresses, which exceed the size that the filesystem reports.
         let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
-        Self {
-            windows,
-            granule: Bytes::MAX,
-            tail: Bytes::MAX,
-            unit: format!("ranges of {}", binary(RANGE)),
-            group: None,
-            sure_until: size,
-            remark: None,
-        }
+        Self { sure_until: size, ..Self::of(windows, format!("ranges of {}", binary(RANGE))) }
     }
 
     fn whole(remark: String) -> Self {
         let windows = vec![TrimWindow { start: 0, len: u64::MAX }];
-        Self {
-            windows,
-            granule: Bytes::MAX,
-            tail: Bytes::MAX,
-            unit: "the whole filesystem".to_owned(),
-            group: None,
-            sure_until: u64::MAX,
-            remark: Some(remark),
-        }
+        Self { remark: Some(remark), ..Self::of(windows, "the whole filesystem".to_owned()) }
     }
 }
 
@@ -213,6 +178,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn xfs_of(ag_blocks: u32, data_blocks: u64, realtime_blocks: u64) -> XfsGeometry {
+        let mut geometry = XfsGeometry::default();
+        (geometry.block_size, geometry.ag_blocks) = (4096, ag_blocks);
+        (geometry.data_blocks, geometry.realtime_blocks) = (data_blocks, realtime_blocks);
+        geometry
+    }
+
     fn covered(windows: &[TrimWindow], start: u64, len: u64) -> bool {
         let mut at = start;
         for window in windows {
@@ -226,13 +198,13 @@ mod tests {
 
     #[test]
     fn xfs_windows_stay_inside_their_group() {
-        let geometry = xfs::XfsSizes { block_size: 4096, ag_blocks: 327_680, data_blocks: 1_000_000, realtime_blocks: 0, uuid: [0; 16] };
+        let geometry = xfs_of(327_680, 1_000_000, 0);
         let layout = WindowLayout::xfs(&geometry, Bytes(64 << 10));
         assert!(covered(&layout.windows, 0, 4_096_000_000));
         let group = geometry.group_bytes();
         assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
         // Many small groups are merged; groups stay whole.
-        let tiny = xfs::XfsSizes { ag_blocks: 16, data_blocks: 1 << 40, realtime_blocks: u64::MAX, ..geometry };
+        let tiny = xfs_of(16, 1 << 40, u64::MAX);
         let many = WindowLayout::xfs(&tiny, Bytes(64 << 10));
         assert!(many.windows.len() <= 2 * WINDOWS_MAX + 1, "{}", many.windows.len());
         assert!(many.windows.iter().all(|w| w.start % tiny.group_bytes() == 0));
@@ -269,8 +241,7 @@ mod tests {
 
     #[test]
     fn xfs_windows_are_1_gib_and_realtime_follows() {
-        let geometry =
-            xfs::XfsSizes { block_size: 4096, ag_blocks: 1 << 19, data_blocks: 1 << 20, realtime_blocks: 1 << 18, uuid: [0; 16] };
+        let geometry = xfs_of(1 << 19, 1 << 20, 1 << 18);
         let layout = WindowLayout::xfs(&geometry, Bytes(64 << 10));
         let gib = |n: u64| n << 30;
         let starts: Vec<(u64, u64)> = layout.windows.iter().map(|w| (w.start, w.len)).collect();

@@ -43,7 +43,6 @@ pub struct CommandLimit {
 
 impl CommandLimit {
     /// For the devices of `stack` that accept discards. Changes nothing yet.
-    #[must_use]
     pub fn of_stack(root: &Root, stack: &Stack) -> Self {
         Self::with_notes(&Notes::here(), root, stack)
     }

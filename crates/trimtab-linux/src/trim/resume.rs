@@ -11,7 +11,6 @@ use trimtab_sim::policy::PolicyState;
 pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
 
 /// The state directory: `/var/lib/trimtab`, unless the environment overrides it.
-#[must_use]
 pub fn state_directory() -> PathBuf {
     std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
 }
@@ -42,7 +41,6 @@ pub struct InterruptedPass {
 
 impl InterruptedPass {
     /// The state in the form that the policy expects.
-    #[must_use]
     pub fn policy_state(&self) -> PolicyState {
         let mut state = PolicyState::default();
         for (name, value) in &self.state {
@@ -60,13 +58,11 @@ pub struct ResumeFile {
 
 impl ResumeFile {
     /// For the filesystem with this id.
-    #[must_use]
     pub fn new(directory: &Path, id: &str) -> Self {
         Self { path: directory.join(format!("trim-{id}.json")) }
     }
 
     /// The stored state; `None` if it is missing, unreadable or too old.
-    #[must_use]
     pub fn load(&self, now_unix_s: u64) -> Option<InterruptedPass> {
         let found: InterruptedPass = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
         let age = now_unix_s.checked_sub(found.started_unix_s)?;

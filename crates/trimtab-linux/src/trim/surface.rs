@@ -83,7 +83,6 @@ impl Account {
     }
 
     /// The reason why the counts are a minimum.
-    #[must_use]
     pub fn minimum_remark(&self) -> String {
         "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have received more"
             .to_owned()
@@ -96,7 +95,6 @@ impl Account {
 }
 
 /// Marks a count as a lower bound if `is_minimum`.
-#[must_use]
 pub fn at_least(is_minimum: bool, count: &str) -> String {
     format!("{}{count}", if is_minimum { "at least " } else { "" })
 }
@@ -160,19 +158,20 @@ impl Surface for FilesystemSurface<'_> {
                 self.account.add(&done, &self.fs.stack().ends(), done.outcome.asked, request.trial);
                 TrimResponse::Done { outcome: done.outcome, waited: done.seen.wait_max }
             }
-            Err(reason) => {
-                let lasting = reason.is_final();
-                // Refusals of trials are ignored, except those that affect every window.
-                if !request.trial || lasting {
-                    self.account.refuse(window, reason);
-                }
-                TrimResponse::Refused { tried: window, reason, lasting }
-            }
+            Err(reason) => self.refused(&request, window, reason),
         }
     }
 }
 
 impl FilesystemSurface<'_> {
+    /// Refusals of trials are not counted, except those that affect every window.
+    fn refused(&mut self, request: &TrimRequest, tried: TrimWindow, reason: WindowRefusal) -> TrimResponse<WindowRefusal> {
+        let lasting = reason.is_final();
+        if !request.trial || lasting {
+            self.account.refuse(tried, reason);
+        }
+        TrimResponse::Refused { tried, reason, lasting }
+    }
     /// Trims the next extents by size. If the free-space map becomes unavailable, the last round
     /// trims the rest as whole windows.
     fn trim_by_size(&mut self, request: &TrimRequest, sizes: ExtentSizeClasses, started: Instant) -> TrimResponse<WindowRefusal> {
@@ -194,13 +193,7 @@ impl FilesystemSurface<'_> {
                 let outcome = TrimOutcome { asked: Bytes(window.len), counted: Some(Amount::default()), ..TrimOutcome::default() };
                 TrimResponse::Done { outcome, waited: None }
             }
-            Err(reason) => {
-                let lasting = reason.is_final();
-                if !request.trial || lasting {
-                    self.account.refuse(window, reason);
-                }
-                TrimResponse::Refused { tried: window, reason, lasting }
-            }
+            Err(reason) => self.refused(request, window, reason),
         }
     }
 }

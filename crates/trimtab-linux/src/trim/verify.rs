@@ -30,7 +30,7 @@ use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
 use extents::{DeviceExtent, MappedExtent, Mapper};
 use readback::{BLOCK, BlockContents, RawDevice, interior};
-use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
+use rustix::fs::{Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::File;
@@ -190,16 +190,9 @@ fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &ProofO
 const DIRECTORY: &str = "verify";
 
 /// The place of a file cannot be determined. The proof is impossible, which is not a failure.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct UnmappableFileError(String);
-
-impl std::fmt::Display for UnmappableFileError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UnmappableFileError {}
 
 fn blank(fs: &Filesystem, options: &ProofOptions) -> Proof {
     Proof {
@@ -283,7 +276,7 @@ impl Probe {
     fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &ProofOptions) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
-        let seed = u64::from_le_bytes(rand_bytes()?);
+        let seed = random_seed();
         let mut probe = Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
         for i in 0..2 * count {
             interrupt::check()?;
@@ -307,7 +300,7 @@ impl Probe {
     /// Maps the files to devices once all are written: btrfs creates chunks for them.
     fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
         let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
-        let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
+        let mapper = Mapper::new(&mount, &stack, fs.file()?)?;
         for piece in self.freed.iter_mut().chain(&mut self.kept) {
             for extent in &piece.extents {
                 piece.placed.extend(mapper.place(extent)?);
@@ -425,7 +418,7 @@ impl Probe {
     /// Deletes the files to free, and waits until the filesystem has freed their space. Returns
     /// whether all of it was seen to be free; `None` if the filesystem does not report it.
     fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
-        let before = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+        let before = fs.free().context("cannot read the free space")?;
         for piece in &self.freed {
             rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty()).context("cannot delete a file")?;
         }
@@ -434,7 +427,7 @@ impl Probe {
         loop {
             syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
             let free = self.is_free(fs);
-            let now = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+            let now = fs.free().context("cannot read the free space")?;
             // Without a map, other processes may free or use as much in the same time.
             if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
                 // Space may count as free shortly before it can be trimmed.
@@ -530,7 +523,7 @@ struct DeviceReader {
 
 impl DeviceReader {
     fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut BlockContents) -> anyhow::Result<()> {
-        let at = match self.devices.iter().position(|d| d.path() == placed.device) {
+        let at = match self.devices.iter().position(|d| d.path == placed.device) {
             Some(at) => at,
             None => {
                 let device =
@@ -567,10 +560,7 @@ fn wait(duration: Duration) -> anyhow::Result<()> {
 }
 
 /// A random seed, so that no earlier run has left the same content on the drive.
-fn rand_bytes() -> anyhow::Result<[u8; 8]> {
-    let mut bytes = [0; 8];
-    let file = openat(CWD, "/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e: Errno| std::io::Error::from(e));
-    std::io::Read::read_exact(&mut File::from(file.context("cannot open /dev/urandom")?), &mut bytes)
-        .context("cannot read /dev/urandom")?;
-    Ok(bytes)
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

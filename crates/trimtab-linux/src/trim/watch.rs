@@ -6,6 +6,8 @@
 //! on ext4 and XFS ends early when the process is frozen, and reports success.
 
 use crate::host::stat::{DiskStat, StatFile};
+use crate::sys::clock;
+use rustix::time::ClockId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -199,12 +201,7 @@ fn mean_wait(step: &DiskStat) -> Option<u64> {
 
 /// Time since boot, with and without suspend.
 fn clocks() -> (Duration, Duration) {
-    use rustix::time::{ClockId, clock_gettime};
-    let read = |clock| {
-        let time = clock_gettime(clock);
-        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-    };
-    (read(ClockId::Boottime), read(ClockId::Monotonic))
+    (clock::read(ClockId::Boottime), clock::read(ClockId::Monotonic))
 }
 
 #[cfg(test)]

@@ -70,11 +70,12 @@ pub struct DriveWear {
 }
 
 /// A drive or file without a reading.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Failure {
     /// The file, or the device node.
     pub subject: String,
     /// The cause.
+    #[serde(rename = "why", serialize_with = "as_line")]
     pub error: anyhow::Error,
 }
 
@@ -82,7 +83,6 @@ pub struct Failure {
 pub type Outcome = (String, anyhow::Result<Reading>);
 
 /// Joins a reading with an earlier one and the warranty.
-#[must_use]
 pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warranty: Option<&Warranty>) -> DriveWear {
     let since = before.map(|before| Since::new(before, &reading));
     let life_left = before.and_then(|before| LifeLeft::new(before, &reading));
@@ -223,12 +223,6 @@ pub fn require_same_drive(before: &Reading, now: &Reading) -> Result<(), UsageEr
     }
 }
 
-impl Serialize for Failure {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct as _;
-        let mut failure = serializer.serialize_struct("Failure", 2)?;
-        failure.serialize_field("subject", &self.subject)?;
-        failure.serialize_field("why", &one_line(&self.error))?;
-        failure.end()
-    }
+fn as_line<S: serde::Serializer>(error: &anyhow::Error, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&one_line(error))
 }

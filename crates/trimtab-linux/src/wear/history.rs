@@ -91,7 +91,6 @@ impl WearHistory {
     }
 
     /// The oldest reading of the last 30 days, or the last one before them.
-    #[must_use]
     pub fn before(&self, reading: &Reading) -> Option<Reading> {
         let (points, now) = (self.document.drives.get(&id(reading)?)?, reading.taken_unix_s?);
         let earlier = || points.iter().filter(|point| point.unix_s < now);

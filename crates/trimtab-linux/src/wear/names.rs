@@ -48,63 +48,26 @@ pub enum LifeName {
     Used,
 }
 
-const WRITES: &[&str] = &["write", "writes", "written", "wrt", "wr", "wts"];
-const PROGRAMS: &[&str] = &["prog", "prg", "program", "programmed", "programs"];
-const HOST: &[&str] = &["host", "hst", "ssd", "device", "drive", "user"];
-const NAND: &[&str] = &["nand", "flash", "flsh", "media"];
-const CELLS: &[&str] = &["slc", "pslc", "mlc", "tlc", "qlc"];
-const PARTS: &[&str] = &["low", "lo", "l", "high", "hi", "h", "exp"];
-const SECTORS: &[&str] = &["lba", "lbas", "sector", "sectors"];
+const WRITES: &str = "write writes written wrt wr wts";
+const PROGRAMS: &str = "prog prg program programmed programs";
+const HOST: &str = "host hst ssd device drive user";
+const NAND: &str = "nand flash flsh media";
+const CELLS: &str = "slc pslc mlc tlc qlc";
+const PARTS: &str = "low lo l high hi h exp";
+const SECTORS: &str = "lba lbas sector sectors";
 /// Words of counters that count events, not data.
-const EVENTS: &[&str] = &[
-    "ampfctr",
-    "amplification",
-    "ampflication",
-    "blk",
-    "block",
-    "blocks",
-    "cmd",
-    "cmds",
-    "command",
-    "commands",
-    "erase",
-    "erased",
-    "erases",
-    "err",
-    "error",
-    "errors",
-    "fail",
-    "failed",
-    "failure",
-    "failures",
-    "fly",
-    "head",
-    "page",
-    "pages",
-    "perc",
-    "percent",
-    "plane",
-    "protect",
-    "rate",
-    "rd",
-    "rds",
-    "read",
-    "reads",
-    "retried",
-    "retry",
-    "temperature",
-    "throttle",
-    "throttling",
-    "timed",
-    "workld",
-];
+const EVENTS: &str = "
+    ampfctr amplification ampflication blk block blocks cmd cmds command commands erase erased erases err error
+    errors fail failed failure failures fly head page pages perc percent plane protect rate rd rds read reads retried
+    retry temperature throttle throttling timed workld";
 
 fn words(name: &str) -> Vec<String> {
     name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
 }
 
-fn has(words: &[String], any: &[&str]) -> bool {
-    words.iter().any(|word| any.contains(&word.as_str()))
+/// One of the words is in the list `any`, which spaces separate.
+fn has(words: &[String], any: &str) -> bool {
+    any.split_ascii_whitespace().any(|one| words.iter().any(|word| word == one))
 }
 
 /// The counter of writes that has this name.
@@ -113,14 +76,14 @@ pub fn write_name(name: &str) -> Option<WriteName> {
     let (is_of_cell, host) = (has(&words, CELLS), has(&words, HOST));
     let nand = is_of_cell || has(&words, NAND);
     let writes = has(&words, WRITES) || nand && has(&words, PROGRAMS);
-    let total = has(&words, &["total", "tot", "lifetime"]);
+    let total = has(&words, "total tot lifetime");
     let unit = unit(&words);
     if !writes || has(&words, EVENTS) || !(host || nand || total || unit != Unit::Unknown) {
         return None;
     }
     let side = if nand { Side::Nand } else { Side::Host };
     // A name with both sides does not say which one it counts.
-    let unit = if nand && host && !has(&words, &["ssd", "device", "drive"]) { Unit::Unknown } else { unit };
+    let unit = if nand && host && !has(&words, "ssd device drive") { Unit::Unknown } else { unit };
     Some(WriteName { side, unit, is_of_cell, is_part: has(&words, PARTS) })
 }
 
@@ -156,8 +119,8 @@ fn bytes_of(word: &str) -> Option<u64> {
 /// The counter of programmed pages that has this name.
 pub fn page_name(name: &str) -> Option<PageName> {
     let words = words(name);
-    let pages = has(&words, PROGRAMS) && has(&words, &["page", "pages"]) && !has(&words, &["fail", "error"]);
-    match (has(&words, &["host", "hst"]), has(&words, &["bckgnd", "background", "bg", "ftl"])) {
+    let pages = has(&words, PROGRAMS) && has(&words, "page pages") && !has(&words, "fail error");
+    match (has(&words, "host hst"), has(&words, "bckgnd background bg ftl")) {
         (true, false) if pages => Some(PageName::Host),
         (false, true) if pages => Some(PageName::Background),
         _ => None,
@@ -184,7 +147,7 @@ pub fn life_name(name: &str) -> Option<LifeName> {
 pub fn is_unsafe_shutdown(name: &str) -> bool {
     let words = words(name);
     let says = |word: &str| words.iter().any(|own| own.starts_with(word));
-    let is_test = has(&words, &["cap", "capacitor", "test", "health", "protection"]);
+    let is_test = has(&words, "cap capacitor test health protection");
     let loss = says("unexp") && (says("power") || says("pwr")) || says("unsafe") && says("shutdown");
     loss && !is_test
 }

@@ -26,7 +26,6 @@ pub struct Since {
 
 impl Since {
     /// Compares two readings.
-    #[must_use]
     pub fn new(before: &Reading, now: &Reading) -> Self {
         let pairs = [(&before.host_written, &now.host_written), (&before.nand_written, &now.nand_written)];
         let went_back = pairs.iter().any(|(before, now)| matches!((before, now), (Some(b), Some(n)) if n.bytes < b.bytes));
@@ -74,7 +73,6 @@ pub struct LifeLeft {
 impl LifeLeft {
     /// `None` without a percentage of the same source in both readings, or without time between
     /// them. Percentages are whole: each stands for itself and up to one more.
-    #[must_use]
     pub fn new(before: &Reading, now: &Reading) -> Option<Self> {
         let (first, last) = (before.used.as_ref()?, now.used.as_ref()?);
         let days = days(before, now)?;

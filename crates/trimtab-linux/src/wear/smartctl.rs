@@ -1,7 +1,6 @@
 //! Runs smartctl for one drive, without waking it, for a limited time and with limited output.
 
 use super::BYTES_MAX;
-use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -14,40 +13,23 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 const PROGRAMS: [&str; 4] = ["/usr/sbin/smartctl", "/usr/bin/smartctl", "/sbin/smartctl", "/usr/local/sbin/smartctl"];
 
 /// The reasons why smartctl gives no document.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// It cannot be started, or its output cannot be read.
-    Io(io::Error),
+    #[error("cannot run smartctl")]
+    Io(#[source] io::Error),
     /// It did not end within the time limit, and was stopped.
+    #[error("smartctl does not end within {} s: the drive does not answer", .0.as_secs())]
     TimeLimit(Duration),
     /// It printed more than [`BYTES_MAX`].
+    #[error("smartctl prints more than {BYTES_MAX} bytes")]
     TooLong,
     /// It printed no JSON: versions before 7.0 cannot.
+    #[error("smartctl prints no JSON: version 7.0 or later is needed")]
     TooOld,
 }
 
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(_) => f.write_str("cannot run smartctl"),
-            Self::TimeLimit(limit) => write!(f, "smartctl does not end within {} s: the drive does not answer", limit.as_secs()),
-            Self::TooLong => write!(f, "smartctl prints more than {BYTES_MAX} bytes"),
-            Self::TooOld => f.write_str("smartctl prints no JSON: version 7.0 or later is needed"),
-        }
-    }
-}
-
-impl std::error::Error for AskError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// The installed smartctl.
-#[must_use]
 pub fn find() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|path| path.exists())
 }

@@ -46,7 +46,6 @@ pub enum UndoResult {
 
 impl UndoResult {
     /// True if the undo is still to be done, so the note must stay.
-    #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Left | Self::Failed)
     }
@@ -76,7 +75,6 @@ impl Change {
 
     /// Describes a changed mount option while the change is in effect. Returns `None` for
     /// attributes of drives, which a trim changes and restores.
-    #[must_use]
     pub fn meanwhile(&self) -> Option<String> {
         let Self::MountOption(option) = self else { return None };
         let (before, set) = option.values();
@@ -86,7 +84,6 @@ impl Change {
     }
 
     /// Restores the old value, if the new one is still set and the command's reach includes it.
-    #[must_use]
     pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
         match self {
             Self::Attribute { file, before, set } => undo_attribute(file, before, set),

@@ -122,7 +122,6 @@ impl MountScope {
     }
 
     /// Returns the paths of [`MountScope::Paths`]; empty for other variants.
-    #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         if let Self::Paths(paths) = self { paths } else { &[] }
     }

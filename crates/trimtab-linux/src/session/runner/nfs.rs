@@ -167,8 +167,7 @@ impl NfsPhaseState {
     /// Returns an error once this phase must end.
     fn check(&self) -> TargetResult {
         if self.stop.load(Ordering::Relaxed) || interrupt::requested() {
-            let reason = "stopped".to_owned();
-            return Err(TargetError { action: "continue", object: String::new(), reason, errno: None });
+            return Err(TargetError::new("continue", "", "stopped", None));
         }
         Ok(())
     }

@@ -109,7 +109,7 @@ impl Gate {
 }
 
 fn stopped() -> TargetError {
-    TargetError { action: "continue", object: String::new(), reason: ANOTHER_FAILED.to_owned(), errno: None }
+    TargetError::new("continue", "", ANOTHER_FAILED, None)
 }
 
 struct GatedEvents<'a, E: ?Sized> {

@@ -18,7 +18,6 @@ const FREE_SHARE: u64 = 100;
 
 /// Returns the reason why writing `written` bytes to a drive of this size needs consent;
 /// `None` if it does not.
-#[must_use]
 pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
     if written > FREE_BYTES {
         return Some(format!("that is more than {FREE_BYTES}"));

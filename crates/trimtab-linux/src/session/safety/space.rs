@@ -4,7 +4,7 @@ use super::TargetDirectory;
 use crate::host::discards::Meter;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::target::{TargetError, TargetResult};
@@ -22,12 +22,17 @@ fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
     Ok((Bytes(stat.f_frsize.saturating_mul(stat.f_blocks)), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail))))
 }
 
+/// Size and free space of the filesystem, and the reserve.
+fn budget(dir: impl AsFd, path: &Path, reserve: Option<Bytes>) -> anyhow::Result<(Bytes, Bytes, Bytes)> {
+    let found = sizes(dir);
+    let (total, free) = found.with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
+    Ok((total, free, reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)))))
+}
+
 /// Checks that `space` bytes fit in addition to the reserve. Returns the reserve.
 pub fn check(ground: &TargetDirectory, reserve: Option<Bytes>, space: Bytes) -> anyhow::Result<Bytes> {
     let path = ground.path.display();
-    let (total, free) =
-        sizes(&ground.dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {path}"))?;
-    let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
+    let (total, free, reserve) = budget(&ground.dir, &ground.path, reserve)?;
     if space.saturating_add(reserve) > free {
         bail!("{space} do not fit in {path}: {}", why_not(total, free, reserve, space));
     }
@@ -39,11 +44,8 @@ pub fn check(ground: &TargetDirectory, reserve: Option<Bytes>, space: Bytes) -> 
 ///
 /// # Errors
 /// The free space cannot be determined.
-pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
-    let dir = TargetDirectory::open(path)?.dir;
-    let (total, free) =
-        sizes(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
-    let reserve = reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)));
+pub fn usable(path: &Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
+    let (_, free, reserve) = budget(TargetDirectory::open(path)?.dir, path, reserve)?;
     Ok(Bytes(free.0.saturating_sub(reserve.0)))
 }
 
@@ -71,7 +73,7 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
 }
 
 /// Returns a warning if the filesystem is nearly full; `None` otherwise.
-pub fn is_full(path: &std::path::Path) -> Option<String> {
+pub fn is_full(path: &Path) -> Option<String> {
     let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
     let (total, free) = (stat.f_frsize.saturating_mul(stat.f_blocks), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)));
     let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
@@ -116,19 +118,16 @@ impl Guard {
     }
 
     fn look(&self) -> TargetResult {
-        let error = |reason: String, errno: i32| TargetError {
-            action: "go on writing in",
-            object: self.path.display().to_string(),
-            reason,
-            errno: Some(errno),
-        };
+        let object = self.path.display().to_string();
+        let error = |reason: String, errno: i32| TargetError::new("go on writing in", &object, reason, Some(errno));
+        let unknown = |errno: rustix::io::Errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error());
         // A link count of 0 means that another process has removed the directory. Data written
         // there would be lost.
-        let stat = rustix::fs::fstat(&self.dir).map_err(|errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error()))?;
+        let stat = rustix::fs::fstat(&self.dir).map_err(unknown)?;
         if stat.st_nlink == 0 {
             return Err(error("it has been removed meanwhile".to_owned(), libc::ENOENT));
         }
-        let (_, free) = sizes(&self.dir).map_err(|errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error()))?;
+        let (_, free) = sizes(&self.dir).map_err(unknown)?;
         if free < self.least {
             return Err(error(format!("only {free} are free, and half of the reserve is {}", self.least), libc::ENOSPC));
         }

@@ -33,7 +33,6 @@ pub struct ResolvedObject {
 }
 
 /// True if `uid` is root, this user, or the user who called `sudo`.
-#[must_use]
 pub fn is_trusted(uid: u32) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let called_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
@@ -196,19 +195,16 @@ impl ResolvedObject {
     }
 
     /// File type of the object.
-    #[must_use]
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
     /// Status of the object.
-    #[must_use]
     pub const fn stat(&self) -> &Stat {
         &self.stat
     }
 
     /// True if only root and this user can have placed the object.
-    #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.guarded || is_trusted(self.stat.st_uid)
     }
@@ -228,7 +224,6 @@ impl ResolvedObject {
     }
 
     /// Returns the object, opened with `O_PATH`.
-    #[must_use]
     pub fn into_object(self) -> OwnedFd {
         self.object
     }
@@ -277,7 +272,6 @@ pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
 }
 
 /// True if users other than root and this user may write to the open file.
-#[must_use]
 pub fn is_open_to_others(file: &File) -> bool {
     rustix::fs::fstat(file).map_or(true, |stat| is_shared(file, &stat))
 }

@@ -2,7 +2,7 @@
 
 use crate::sys::interrupt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -31,7 +31,6 @@ const NAMED_MAX: usize = 3;
 
 /// True if a filesystem gives such names to removed open files. FUSE servers (libfuse) and
 /// NFS clients rename these files until they are closed.
-#[must_use]
 pub fn is_renamed_open_file(name: &[u8]) -> bool {
     [&b".fuse_hidden"[..], b".nfs"].iter().any(|prefix| {
         let number = name.strip_prefix(*prefix);
@@ -131,13 +130,7 @@ pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -
     if depth > DEPTH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
-    let mut all = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        if entry.file_name() != c"." && entry.file_name() != c".." {
-            all.push(entry.file_name().to_owned());
-        }
-    }
+    let all: Vec<CString> = entries(dir)?.map(|entry| Ok(entry?.file_name().to_owned())).collect::<Result<_, Errno>>()?;
     let mut stay = Vec::new();
     for name in all {
         let shown = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
@@ -163,17 +156,19 @@ pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -
 }
 
 fn names(dir: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {
-    let mut batch = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        if entry.file_name() != c"." && entry.file_name() != c".." {
-            batch.push((entry.file_name().to_owned(), entry.file_type()));
-        }
-        if batch.len() == BATCH {
-            break;
-        }
-    }
-    Ok(batch)
+    let found = |entry: DirEntry| (entry.file_name().to_owned(), entry.file_type());
+    entries(dir)?.take(BATCH).map(|entry| entry.map(found)).collect()
+}
+
+/// The entries of a directory, without `.` and `..`.
+pub fn entries(dir: &OwnedFd) -> Result<impl Iterator<Item = Result<DirEntry, Errno>>, Errno> {
+    let is_dots = |entry: &DirEntry| matches!(name_of(entry), b"." | b"..");
+    Ok(Dir::read_from(dir)?.filter(move |entry| !entry.as_ref().is_ok_and(is_dots)))
+}
+
+/// The name of an entry.
+pub fn name_of(entry: &DirEntry) -> &[u8] {
+    entry.file_name().to_bytes()
 }
 
 /// Fails with `EXDEV` unless both directories are on the same mount. A bind mount of the same

@@ -18,7 +18,8 @@ const REGISTERED_MAX: usize = 1 << 30;
 /// allows it.
 pub struct Ring {
     ring: IoUring,
-    registered: bool,
+    /// The memory is registered: pinned once instead of for every operation.
+    pub registered: bool,
 }
 
 impl Ring {
@@ -31,11 +32,6 @@ impl Ring {
         // SAFETY: the owner of both unmaps the pool only after the last operation has completed.
         let registered = pool.len() <= REGISTERED_MAX && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
         Ok(Self { ring, registered })
-    }
-
-    /// True if the memory is registered: pinned once instead of for every operation.
-    pub fn registered(&self) -> bool {
-        self.registered
     }
 
     /// Queues a request. The ring has an entry for every tag, so it cannot be full.

@@ -5,11 +5,10 @@
 //! before it delivers the request, and copies read data out when it receives the answer. Both
 //! copies run in the thread that created the queue.
 
-use super::super::command_ring::CommandRing;
 use super::super::pool::Pool;
 use super::{Info, encoded};
-use io_uring::opcode;
-use io_uring::types::Fd;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -42,7 +41,6 @@ pub struct RequestDescriptor {
 
 impl RequestDescriptor {
     /// A descriptor like those that the kernel sends.
-    #[must_use]
     pub const fn new(operation: u32, sector: u64, sectors: u32) -> Self {
         Self { operation, sectors, sector, address: 0 }
     }
@@ -90,7 +88,7 @@ impl Drop for Descriptions {
 /// Queue of a ublk device. Only the thread that created it may use it.
 pub struct UblkQueue {
     // Dropped first: the kernel uses the memory until the ring is closed.
-    ring: CommandRing,
+    ring: IoUring<squeue::Entry128>,
     data: Pool,
     descriptions: Descriptions,
     /// True for each request that the server owns.
@@ -108,7 +106,7 @@ impl UblkQueue {
     pub fn new(device: File, info: &Info, number: u16) -> io::Result<Self> {
         let (depth, request_bytes) = (usize::from(info.depth), info.request_bytes_max as usize);
         let descriptions = Descriptions::map(&device, number, depth)?;
-        let (ring, data) = (CommandRing::new(depth)?, Pool::sparse(depth * request_bytes)?);
+        let (ring, data) = (ring(depth)?, Pool::sparse(depth * request_bytes)?);
         Ok(Self { ring, data, descriptions, here: vec![false; depth], device, number, request_bytes })
     }
 
@@ -125,8 +123,8 @@ impl UblkQueue {
         for request in 0..self.requests() {
             self.push(FETCH, request, 0)?;
         }
-        while self.ring.queued() > 0 {
-            self.ring.enter(0, None)?;
+        while self.queued() > 0 {
+            self.enter(0, None)?;
         }
         Ok(())
     }
@@ -135,15 +133,20 @@ impl UblkQueue {
         let address = self.data.address(request * self.request_bytes) as u64;
         let entry =
             opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), command).cmd(answer(self.number, request, result, address)).build();
+        let entry = entry.user_data(request as u64);
         // SAFETY: the memory outlives the ring, and no code accesses it while the kernel owns the
         // request.
-        unsafe { self.ring.push(entry, request) }
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.enter(0, None)?;
+        }
+        Ok(())
     }
 
     /// Appends the pending completions to `arrived`: each with its request, and a negative error
     /// number on failure.
     pub fn take(&mut self, arrived: &mut Vec<(usize, i32)>) {
-        for (request, result) in self.ring.completions() {
+        for completion in self.ring.completion() {
+            let (request, result) = (completion.user_data() as usize, completion.result());
             self.here[request] = result >= 0;
             arrived.push((request, result));
         }
@@ -151,12 +154,12 @@ impl UblkQueue {
 
     /// True if a completion is pending.
     pub fn has_come(&mut self) -> bool {
-        self.ring.has_come()
+        !self.ring.completion().is_empty()
     }
 
     /// Number of commands that are not submitted yet.
     pub fn queued(&mut self) -> usize {
-        self.ring.queued()
+        self.ring.submission().len()
     }
 
     /// Submits the queued commands and waits for `want` completions. Returns true if `sleep`
@@ -165,7 +168,24 @@ impl UblkQueue {
     /// # Errors
     /// Errors that are not transient.
     pub fn enter(&mut self, want: usize, sleep: Option<Duration>) -> io::Result<bool> {
-        self.ring.enter(want, sleep)
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        let timespec = sleep.map(Timespec::from);
+        let mut args = SubmitArgs::new();
+        if let Some(timespec) = &timespec {
+            args = args.timespec(timespec);
+        }
+        let queued = self.queued();
+        // SAFETY: the argument has the type that EXT_ARG requires, and the queued entries stay
+        // valid (see `push`).
+        match unsafe { self.ring.submitter().enter(queued as u32, want as u32, flags.bits(), Some(&args)) } {
+            Ok(_) => Ok(false),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME) => Ok(true),
+                // Interruptions and memory shortage are transient.
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Returns the descriptor and the data memory of a request.
@@ -197,6 +217,12 @@ impl UblkQueue {
     }
 }
 
+/// A ring for up to `commands` commands in flight. The driver delivers requests as completions.
+fn ring(commands: usize) -> io::Result<IoUring<squeue::Entry128>> {
+    let commands = u32::try_from(commands.next_power_of_two()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_cqsize(commands.max(2)).build(commands.min(256))
+}
+
 /// `struct ublksrv_io_cmd`, padded with zeros.
 fn answer(queue: u16, request: usize, result: i32, address: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
@@ -221,7 +247,7 @@ mod tests {
     #[test]
     fn what_the_kernel_has_is_out_of_reach() {
         // Any file works, because nothing is sent.
-        let (Ok(ring), Ok(data)) = (CommandRing::new(2), Pool::sparse(2 * 4096)) else {
+        let (Ok(ring), Ok(data)) = (ring(2), Pool::sparse(2 * 4096)) else {
             return crate::skip::skip("io_uring with deferred work");
         };
         let file = tempfile::tempfile().unwrap();

@@ -127,7 +127,7 @@ pub fn claim_file(path: &Path, destroy: &DestroyConsent, own: Option<OwnData>) -
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");
     named.check_named_twice(path, destroy)?;
-    let file = named.open(OFlags::RDWR).map_err(std::io::Error::from).with_context(|| format!("cannot open {label}"))?;
+    let file = named.open(OFlags::RDWR).with_context(|| format!("cannot open {label}"))?;
     let users = users::of_file(&file)?;
     if !users.is_empty() {
         bail!("{label} is in use: {}; nothing was written", users.join(", "));
@@ -158,7 +158,7 @@ fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {
                     named.label
                 )
             }
-            Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot open {}", named.label)),
+            Err(errno) => return Err(errno).with_context(|| format!("cannot open {}", named.label)),
         }
     }
 }

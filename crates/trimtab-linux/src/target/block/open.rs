@@ -40,15 +40,14 @@ impl BlockFile {
                 }
             })
         })
-        .map_err(std::io::Error::from)
         .with_context(|| format!("cannot create {label}"))?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
             Ok(()) => {}
             // Not every filesystem can allocate; then the first write of each block does it.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
-                .map_err(std::io::Error::from)
-                .with_context(|| format!("cannot set the size of {label} to {size}"))?,
-            Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot reserve {size} for {label}")),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                rustix::fs::ftruncate(&file, size.0).with_context(|| format!("cannot set the size of {label} to {size}"))?
+            }
+            Err(errno) => return Err(errno).with_context(|| format!("cannot reserve {size} for {label}")),
         }
         let block_size = block_size(&file);
         Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
@@ -61,9 +60,8 @@ impl BlockFile {
         let mut warnings = Vec::new();
         let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
         let file = open_direct(access, options.direct, &mut warnings, |flags| rustix::fs::open(path, flags, Mode::empty()))
-            .map_err(std::io::Error::from)
             .with_context(|| format!("cannot open {label}"))?;
-        let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot examine {label}"))?;
+        let stat = rustix::fs::fstat(&file).with_context(|| format!("cannot examine {label}"))?;
         let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
         let block_size = block_size(&file);
         Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
@@ -74,12 +72,12 @@ impl BlockFile {
     pub fn open_claim(claim: Claim, options: &BlockOptions) -> anyhow::Result<Self> {
         let Claim { file, label, size, device } = claim;
         let mut warnings = Vec::new();
-        let flags = rustix::fs::fcntl_getfl(&file).map_err(std::io::Error::from)?;
+        let flags = rustix::fs::fcntl_getfl(&file)?;
         if options.direct {
             match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
                 Ok(()) => {}
                 Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem does not support direct I/O")),
-                Err(errno) => return Err(std::io::Error::from(errno)).context("cannot use direct I/O"),
+                Err(errno) => return Err(errno).context("cannot use direct I/O"),
             }
         } else {
             warnings.push(page_cache("as requested"));
@@ -240,9 +238,8 @@ pub(super) fn compressed_share(file: &OwnedFd, label: &str, span: Bytes, size: B
         let offset = whole * piece / pieces * PIECE;
         let len = PIECE.min(span.0 - offset) as usize;
         let bytes = memory.bytes(0, len);
-        let read = rustix::io::pread(file, &mut *bytes, offset)
-            .map_err(std::io::Error::from)
-            .with_context(|| format!("cannot read {len} bytes at {offset} of {label}"))?;
+        let read =
+            rustix::io::pread(file, &mut *bytes, offset).with_context(|| format!("cannot read {len} bytes at {offset} of {label}"))?;
         encoder.write_all(&bytes[..read]).context("cannot compress")?;
         taken += read as u64;
     }

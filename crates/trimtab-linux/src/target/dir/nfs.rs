@@ -121,12 +121,10 @@ impl NfsTarget for DirTarget {
         let file = self.open("open", path, OFlags::RDONLY, 0)?;
         match self.read_all_at(&file, offset, len) {
             Ok(true) => close(file).map_err(|errno| self.error("close", path, errno)),
-            Ok(false) => Err(TargetError {
-                action: "read",
-                object: self.path.join(path).display().to_string(),
-                reason: format!("the file ends before byte {}, which was written to it", offset + len),
-                errno: None,
-            }),
+            Ok(false) => {
+                let reason = format!("the file ends before byte {}, which was written to it", offset + len);
+                Err(TargetError::new("read", self.path.join(path).display().to_string(), reason, None))
+            }
             Err(errno) => Err(self.error("read", path, errno)),
         }
     }

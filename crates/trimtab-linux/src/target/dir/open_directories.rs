@@ -1,14 +1,13 @@
 //! The directories below a target, held open: operations reach the directories that the
 //! target created, even if their names change.
 
+use crate::sys::beneath::{self, ObjectIdentity};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use std::collections::HashMap;
 use std::path::Path;
-
-use crate::sys::beneath::{self, ObjectIdentity};
 
 /// Permission bits that allow group and others to change a directory.
 const OTHERS_WRITE: u32 = 0o022;

@@ -66,7 +66,6 @@ fn mark_of((start, len): (u64, u64)) -> u64 {
 impl Filesystem {
     /// Free extents can be requested by size. Not before Linux 6.6 on ext4, where trimming a part
     /// marks the whole group.
-    #[must_use]
     pub fn goes_by_size(&self) -> bool {
         let knows = match self.mount.fs_type.as_str() {
             "xfs" => self.layout.granule < Bytes::MAX,

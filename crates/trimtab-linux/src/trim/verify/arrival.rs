@@ -78,7 +78,6 @@ const SHARE_MIN: u64 = 16 << 20;
 
 /// Compares the arrival at each layer with the bytes freed on the filesystem's own devices
 /// (index into the stack, and bytes). Expects nothing at `without_use` (hard disks).
-#[must_use]
 pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
     let mut walk = ArrivalWalk::new(stack, counts, tables, MinimumAmount::Half, without_use);
     for &(top, bytes) in freed {
@@ -89,7 +88,6 @@ pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], 
 
 /// As [`arrival`], if the amount freed is unknown (a trim of free space): if a layer counted
 /// discards, some must be counted below it.
-#[must_use]
 pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
     let mut walk = ArrivalWalk::new(stack, counts, tables, MinimumAmount::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {

@@ -28,7 +28,7 @@ pub fn of_file(file: &File) -> anyhow::Result<Vec<MappedExtent>> {
         Err(Errno::NOTTY | Errno::OPNOTSUPP) => {
             bail!("this filesystem does not report file extents (no FIEMAP); 'trimtab doctor' works without them")
         }
-        Err(errno) => return Err(std::io::Error::from(errno)).context("cannot read the extents of the file (FIEMAP)"),
+        Err(errno) => return Err(errno).context("cannot read the extents of the file (FIEMAP)"),
     };
     if let Some(extent) = found.iter().find(|extent| !extent.is_plain()) {
         bail!("the file's data have no extents of their own (FIEMAP flags {:#x})", extent.flags);
@@ -64,11 +64,11 @@ impl Mapper {
             let [top] = tops[..] else { bail!("{} is on {} devices; the device of an address is unknown", mount.fs_type, tops.len()) };
             return Ok(Self { single: Some(crate::host::block::node_of(&top.name).into()), chunks: Vec::new(), devices: Vec::new() });
         }
-        let chunks = btrfs::chunks(file).map_err(std::io::Error::from).context("cannot read the chunk tree")?;
+        let chunks = btrfs::chunks(file).context("cannot read the chunk tree")?;
         let mut devices: Vec<(u64, PathBuf)> = Vec::new();
         for id in chunks.iter().flat_map(btrfs::BtrfsChunk::devices) {
             if !devices.iter().any(|(known, _)| *known == id) {
-                let path = btrfs::device_path(file, id).map_err(std::io::Error::from).context("cannot find the devices")?;
+                let path = btrfs::device_path(file, id).context("cannot find the devices")?;
                 devices.push((id, path));
             }
         }

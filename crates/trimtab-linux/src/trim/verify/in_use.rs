@@ -2,8 +2,9 @@
 
 use super::extents::MappedExtent;
 use crate::host::mountinfo::Mount;
+use crate::sys::filesystem::xfs_geometry;
 use crate::sys::fsmap;
-use crate::trim::{btrfs, xfs};
+use crate::trim::btrfs;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -38,7 +39,7 @@ fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &MappedExtent) -> Result
     }
     // XFS before Linux 6.5 omits extents that begin before the requested range. No free extent
     // begins before its allocation group.
-    let group = xfs::geometry(file)?.group_bytes().max(1);
+    let group = xfs_geometry(file)?.group_bytes().max(1);
     is_covered(extent.address - extent.address % group, extent.address, end, ask)
 }
 

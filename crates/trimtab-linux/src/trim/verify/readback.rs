@@ -15,7 +15,8 @@ const CHUNK: usize = 1 << 20;
 /// A device open for direct reading.
 #[derive(Debug)]
 pub struct RawDevice {
-    path: PathBuf,
+    /// Path of the device.
+    pub path: PathBuf,
     file: File,
     buffer: Vec<u8>,
 }
@@ -25,12 +26,6 @@ impl RawDevice {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
-    }
-
-    /// Path of the device.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
@@ -63,7 +58,6 @@ pub struct BlockContents {
 
 impl BlockContents {
     /// Number of blocks.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.zero + self.ones + self.written + self.other
     }
@@ -93,7 +87,6 @@ impl BlockContents {
 
 /// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
 /// which a discard can cover. `None` if it has none.
-#[must_use]
 pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let unit = unit.max(BLOCK as u64);
     let start = placed.offset.checked_next_multiple_of(unit)?;

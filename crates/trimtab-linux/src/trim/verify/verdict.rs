@@ -52,7 +52,6 @@ pub enum VerdictKind {
 
 impl VerdictKind {
     /// Exit status of `trimtab verify`.
-    #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
             Self::Zeroed | Self::Changed | Self::NotNeeded => 0,
@@ -73,7 +72,6 @@ pub struct DiscardDelay {
 
 impl DiscardDelay {
     /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already exceeds it.
-    #[must_use]
     pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
         let waited_minutes = waited.as_secs() / 60;
         Self { when, wait_minutes: if waited_minutes < wait_minutes { wait_minutes } else { waited_minutes.saturating_mul(2) } }
@@ -107,7 +105,6 @@ pub struct ProofObservations {
 }
 
 /// The verdict and its explanation.
-#[must_use]
 pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
     let ProofObservations { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
     if kept.written != kept.total() {
@@ -187,7 +184,6 @@ fn not_sent(remedy: &str) -> String {
 }
 
 /// The text if other processes disturbed all attempts.
-#[must_use]
 pub fn disturbed_text(reused: u32, tries: u32) -> String {
     let why = match reused {
         0 => "the data read back differed between attempts, and other processes wrote to the filesystem".to_owned(),
@@ -234,7 +230,6 @@ fn still_there(promise: Promise) -> String {
 }
 
 /// Bytes for lines of the report.
-#[must_use]
 pub fn in_words(bytes: Option<u64>) -> String {
     bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string())
 }

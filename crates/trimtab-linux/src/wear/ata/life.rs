@@ -1,6 +1,6 @@
 //! Rated life used, from attributes. The scale is the vendor's own.
 
-use super::attribute::Attribute;
+use super::Attribute;
 use crate::wear::Used;
 use crate::wear::names::{LifeName, life_name};
 use crate::wear::value::count;

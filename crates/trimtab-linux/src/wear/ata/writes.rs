@@ -1,7 +1,6 @@
 //! Host and NAND writes.
 
-use super::attribute::Attribute;
-use super::{SECTORS_WRITTEN, sector_bytes, statistic};
+use super::{Attribute, SECTORS_WRITTEN, sector_bytes, statistic};
 use crate::wear::names::{PageName, Side, Unit, WriteName, page_name, write_name};
 use crate::wear::value::Fields;
 use crate::wear::{Counter, RawCounter, Reading, WafCounters, WafUnit, amount};
