@@ -171,7 +171,7 @@ impl Ageing {
         super::modelled::describe(&mut run, &self.setup, &target);
         run.environment.retain(|field| field.key != "fs.fill");
         run.environment.push(Field::new("fs.fill", format!("{:.0}%", self.fill * 100.0)));
-        run.environment.push(Field::new("drive.aged-size", Bytes(small.spec.capacity_bytes).to_string()));
+        run.environment.push(Field::new(super::modelled::AGED_SIZE, Bytes(small.spec.capacity_bytes).to_string()));
         if small.block_share < 1.0 {
             run.environment.push(Field::new(SUPERBLOCK_SHARE, format!("{:.3}", small.block_share)));
         }

@@ -91,6 +91,8 @@ pub enum StudyCellWork {
         job: Job,
         /// Limits the foreground load to what the verdict needs.
         brief: bool,
+        /// Capacity of a smaller drive of the same design that stands in for a larger one.
+        size: Option<Bytes>,
     },
     /// Months of use.
     Months(Box<Ageing>),
@@ -109,7 +111,7 @@ impl StudyCell {
     pub fn memory(&self) -> Bytes {
         let full = &self.setup().drive.spec;
         let tables = match &self.work {
-            StudyCellWork::Job { .. } => full.table_bytes(),
+            StudyCellWork::Job { setup, size, .. } => setup.at_size(*size).drive.spec.table_bytes(),
             StudyCellWork::Months(ageing) => {
                 SmallDrive::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes())
             }
@@ -155,8 +157,10 @@ impl StudyCell {
     /// All other inputs of the result as text.
     pub fn detail(&self) -> String {
         match &self.work {
-            StudyCellWork::Job { setup, brief: false, .. } => format!("{setup:?}"),
-            StudyCellWork::Job { setup, brief: true, .. } => format!("brief {setup:?}"),
+            StudyCellWork::Job { setup, brief, size, .. } => {
+                let size = size.map(|size| format!("at {} bytes ", size.0)).unwrap_or_default();
+                format!("{size}{}{setup:?}", if *brief { "brief " } else { "" })
+            }
             StudyCellWork::Months(ageing) => format!("{ageing:?}"),
         }
     }
@@ -176,7 +180,14 @@ impl StudyCell {
     /// As [`run`](Self::run).
     pub fn run_from(&self, beginning: &mut VolumeFactory<'_>, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
         match &self.work {
-            StudyCellWork::Job { setup, job, brief } => modelled::run(setup, job, &self.policy, *brief, beginning, watcher),
+            StudyCellWork::Job { setup, job, brief, size } => {
+                let used = setup.at_size(*size);
+                let (mut run, end) = modelled::run(&used, job, &self.policy, *brief, beginning, watcher)?;
+                if size.is_some() {
+                    modelled::convert_to_full_size(&mut run, &self.policy, setup, &used);
+                }
+                Ok((run, end))
+            }
             StudyCellWork::Months(ageing) => ageing.run(&self.policy, watcher),
         }
     }
@@ -184,7 +195,7 @@ impl StudyCell {
     /// All inputs of the initial filesystem as text; `None` if the cell creates its own.
     pub fn beginning(&self) -> Option<String> {
         match &self.work {
-            StudyCellWork::Job { setup, .. } => Some(setup.beginning()),
+            StudyCellWork::Job { setup, size, .. } => Some(setup.at_size(*size).beginning()),
             StudyCellWork::Months(_) => None,
         }
     }
@@ -214,14 +225,19 @@ impl StudyCell {
     }
 }
 
-/// One cell for each job and each policy that the drive supports, in table order.
-pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<StudyCell> {
+/// A job on `setup`, or on a drive of `size` in place of a larger SSD.
+fn work(setup: &Setup, job: &Job, brief: bool, size: Option<Bytes>) -> StudyCellWork {
+    let spec = &setup.drive.spec;
+    let size = size.filter(|size| size.0 < spec.capacity_bytes && spec.flash().is_some());
+    StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief, size }
+}
+
+/// One cell for each job and each policy that the drive supports, in table order. A drive of
+/// `size` stands in for a larger SSD.
+pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec], size: Option<Bytes>) -> Vec<StudyCell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
-    let cell = |job: &Job, policy: &PolicySpec| StudyCell {
-        question: Question::Deleting,
-        work: StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief: false },
-        policy: *policy,
-    };
+    let cell =
+        |job: &Job, policy: &PolicySpec| StudyCell { question: Question::Deleting, work: work(setup, job, false, size), policy: *policy };
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
@@ -282,18 +298,14 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
 ///
 /// # Errors
 /// The filesystem cannot be created.
-pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) -> Result<Vec<StudyCell>, StudyError> {
+pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale, size: Option<Bytes>) -> Result<Vec<StudyCell>, StudyError> {
     if !setup.trims() || !policies.contains(&PolicySpec::Online) {
         return Ok(Vec::new());
     }
     let mut other = setup.clone();
     other.volume = modelled::volume_named(if setup.volume.journal.converts_after_write { "ext4-2011" } else { "ext4" });
     other.used = FreeExtentLengths::by_churn(&other.volume, other.fill, setup.seed)?;
-    let cell = |job: &Job, policy: PolicySpec| StudyCell {
-        question: Question::Generation,
-        work: StudyCellWork::Job { setup: Box::new(other.clone()), job: job.clone(), brief: true },
-        policy,
-    };
+    let cell = |job: &Job, policy: PolicySpec| StudyCell { question: Question::Generation, work: work(&other, job, true, size), policy };
     let jobs = scale.jobs(setup.seed)?;
     Ok(jobs.iter().flat_map(|job| [PolicySpec::None, PolicySpec::Online].map(|policy| cell(job, policy))).collect())
 }

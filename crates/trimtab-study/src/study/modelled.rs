@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::model::Model;
+use trimtab_drive::model::{self, Model};
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{PolicySpec, PolicyState};
@@ -31,6 +31,10 @@ use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 pub const BUDGET_MISSED: &str = "policy.budget-missed";
 /// Metric: bytes written to the drive, including filesystem metadata.
 pub const DEVICE_WRITTEN: &str = "device.written";
+/// Environment: capacity of the drive.
+const DRIVE_SIZE: &str = "drive.size";
+/// Environment: capacity of the smaller drive that represents it in a run.
+pub const AGED_SIZE: &str = "drive.aged-size";
 /// Longest time to wait for a trim pass.
 const IDLE_MAX: Nanos = Nanos::from_secs(9 * 86_400);
 /// A modelled drive with a modelled filesystem.
@@ -126,6 +130,15 @@ impl Setup {
             volume.age_like(&age, self.used.lengths())?;
         }
         Ok(UsedVolume(volume))
+    }
+
+    /// The same on a drive of `size`, if one of this design is possible.
+    pub fn at_size(&self, size: Option<Bytes>) -> Self {
+        let mut setup = self.clone();
+        if let Ok(spec) = model::sized(setup.drive.spec.clone(), size) {
+            setup.drive.spec = spec;
+        }
+        setup
     }
 
     /// All inputs of [`in_use`](Self::in_use) as text.
@@ -317,7 +330,7 @@ pub(super) fn run(
 pub fn describe(run: &mut Run, setup: &Setup, target: &SteeredVolume<Box<dyn Model>>) {
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
-    run.environment.push(Field::new("drive.size", Bytes(setup.drive.spec.capacity_bytes).to_string()));
+    run.environment.push(Field::new(DRIVE_SIZE, Bytes(setup.drive.spec.capacity_bytes).to_string()));
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());
     run.counters.extend(target.volume().drive().counters());
@@ -328,6 +341,29 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &SteeredVolume<Box<dyn Mod
     }
     if let Some(text) = target.policy().remark() {
         run.warnings.push(Warning { code: BUDGET_MISSED.to_owned(), severity: Severity::Caution, facts: Vec::new(), text });
+    }
+}
+
+/// Converts the trim passes of a run on the drive of `small` to that of `full`. Online discards
+/// depend on the files deleted, not on the capacity.
+pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Setup, small: &Setup) {
+    let capacity = |setup: &Setup| setup.drive.spec.capacity_bytes;
+    for field in run.environment.iter_mut().filter(|field| field.key == DRIVE_SIZE) {
+        field.value = Bytes(capacity(full)).to_string();
+    }
+    run.environment.push(Field::new(AGED_SIZE, Bytes(capacity(small)).to_string()));
+    if matches!(policy, PolicySpec::Online) {
+        return;
+    }
+    let factor = capacity(full) as f64 / capacity(small) as f64;
+    let of_passes = [metrics::TRIM_SECONDS, metrics::DISCARD_COMMANDS, metrics::DISCARD_BYTES, metrics::DISCARD_AMPLIFICATION];
+    for metric in run.metrics.iter_mut().filter(|metric| of_passes.contains(&metric.name.as_str())) {
+        for sample in &mut metric.samples {
+            *sample *= factor;
+            if metric.unit == Unit::Count {
+                *sample = libm::round(*sample);
+            }
+        }
     }
 }
 

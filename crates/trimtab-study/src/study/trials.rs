@@ -114,7 +114,7 @@ impl TrialCase {
         let mut cells = Vec::new();
         for policy in policies {
             for job in jobs.iter().filter(|_| !matches!(policy, PolicySpec::Adaptive(_))) {
-                let work = StudyCellWork::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true };
+                let work = StudyCellWork::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true, size: None };
                 cells.push(StudyCell { question: Question::Deleting, work, policy: *policy });
             }
             let Months { size, drive_writes, thorough } = self.months;

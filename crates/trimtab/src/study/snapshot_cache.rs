@@ -95,7 +95,7 @@ mod tests {
         let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
         let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
         let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();
-        let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies);
+        let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies, None);
         assert_eq!(all.len(), PolicySpec::NAMES.len());
         for (memory, drives) in [(Bytes(1 << 40), 1), (Bytes(1 << 20), all.len() as u32)] {
             let (shared, mut watcher) = (SnapshotCache::of(all.iter(), memory), Counting(0));

@@ -12,7 +12,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::study::cells::StudyExtent;
-use trimtab_study::study::request::StudyRequest;
+use trimtab_study::study::request::{STAND_IN, StudyRequest};
 use trimtab_study::study::scale::{FULL, QUICK, Scale};
 use trimtab_study::study::trials::Breadth;
 
@@ -54,5 +54,6 @@ fn asked(args: &StudyArgs) -> StudyRequest {
         (true, false, false) => Some(Breadth::Few),
         (false, ..) => args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All),
     };
-    StudyRequest { deleting: args.asks(QuestionArg::Deleting), scale, extent, only_tree: !args.full, assumptions }
+    let stand_in = (!args.full).then_some(STAND_IN);
+    StudyRequest { deleting: args.asks(QuestionArg::Deleting), scale, stand_in, extent, only_tree: !args.full, assumptions }
 }
