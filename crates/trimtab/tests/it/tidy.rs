@@ -309,6 +309,20 @@ fn architecture_names_every_public_module() {
     }
 }
 
+#[test]
+fn architecture_paths_exist() {
+    let map = fs::read_to_string(crate_folder("../ARCHITECTURE.md")).unwrap();
+    let paths = map.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains('/') && !quoted.contains(' '));
+    let file = |path: &str| match path.split_once('/') {
+        Some(("app", rest)) => crate_folder("trimtab/src").join(rest),
+        Some((name @ ("drive" | "sim" | "study" | "linux" | "vssd"), rest)) => crate_folder(&format!("trimtab-{name}/src")).join(rest),
+        Some(("validate", rest)) => crate_folder("validate/src").join(rest),
+        _ => crate_folder("..").join(path),
+    };
+    let missing: Vec<&str> = paths.filter(|path| !file(path).exists()).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
+}
+
 /// Regression: a tool downloaded next to the sources was committed with them.
 #[test]
 fn nothing_large_and_nothing_built_stands_among_the_sources() {
