@@ -32,59 +32,32 @@ pub struct StudyAnswer {
     pub origin: String,
     /// Recommendations: one, or one per drive.
     pub uses: Vec<RecommendationLine>,
-    /// Conditions under which another policy is better; empty if none is known.
-    pub except: String,
-    /// Reasons: at most two lines with the decisive figures.
-    pub why: Vec<String>,
-    /// Comparison of the policies; empty if there is only one.
-    pub tables: Vec<Table>,
-    /// Checks and warnings.
+    /// Comparison of the policies or of the drives.
+    pub table: Option<Table>,
+    /// Rule, conditions, checks, warnings and commands, in order.
     pub notes: Vec<Note>,
-    /// Commands that apply the recommendation.
-    pub apply: Vec<String>,
-    /// Command that restores the previous state.
-    pub undo: Option<String>,
-    /// Path of the report.
-    pub report: Option<String>,
-    /// Command that shows the rest.
-    pub more: Option<FullReportReference>,
 }
 
 /// A line of an answer below its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Subject of the line, which sets its priority when space is short.
-    pub kind: NoteKind,
-    /// Text before the colon.
+    /// Subject of the line, at most eight characters; empty if it continues the line above.
     pub label: String,
     /// The line.
     pub text: String,
+    /// Purpose of the line.
+    pub kind: NoteKind,
 }
 
-/// Subject of an answer line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoteKind {
-    /// A figure that is repeated or explained elsewhere.
-    Detail,
-    /// A check to do before applying anything.
-    CheckFirst,
-    /// Condition under which the figures hold.
-    Condition,
-    /// Any other line.
-    Other,
-}
-
-/// Reference to the full report.
+/// Purpose of an answer line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FullReportReference {
-    /// Text before the command.
-    pub label: String,
-    /// Command to type.
-    pub command: String,
-    /// Remark in parentheses.
-    pub aside: String,
-    /// True if the command also shows what the answer omits.
-    pub is_whole: bool,
+pub enum NoteKind {
+    /// Text that is always shown.
+    Needed,
+    /// Text that is left out first if space is short.
+    Detail,
+    /// A command or a path to copy, with a remark that is left out if space is short.
+    Command(String),
 }
 
 /// A recommendation.
@@ -92,16 +65,14 @@ pub struct FullReportReference {
 pub struct RecommendationLine {
     /// A policy, or a statement that none is recommended.
     pub choice: String,
-    /// The drive, if there are several.
+    /// The drives, if there are several.
     pub on: String,
     /// Effect of the choice, in a few words.
     pub meaning: String,
-    /// Confidence, if it was tested.
-    pub sure: String,
 }
 
 impl RecommendationLine {
-    /// One line without the confidence: `idle on SATA SSD of today: trim in idle time`.
+    /// One line: `idle on SATA: trim in idle time`.
     #[must_use]
     pub fn in_words(&self) -> String {
         let on = if self.on.is_empty() { String::new() } else { format!(" on {}", self.on) };
@@ -204,30 +175,12 @@ pub struct Table {
     pub chosen: Vec<usize>,
     /// Layout on a narrow screen.
     pub narrow: NarrowLayout,
-    /// Which columns may be omitted on a narrow screen; none, or one entry per column.
-    pub columns: Vec<ColumnUse>,
-    /// Which rows may be omitted on a narrow screen; none, or one entry per row.
-    pub row_uses: Vec<RowUse>,
+    /// The last column has remarks, which may be left out on a small screen.
+    pub remarks: bool,
+    /// Rows that may be left out on a small screen.
+    pub dispensable: Vec<usize>,
     /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one entry per row.
     pub shades: Vec<Vec<u8>>,
-}
-
-/// Rule for omitting a column on a narrow screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColumnUse {
-    /// Never omitted.
-    Needed,
-    /// The same figure as another column under another condition.
-    Repeated,
-}
-
-/// Rule for omitting a row on a narrow screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowUse {
-    /// Rows of the same drive share a number.
-    pub drive: usize,
-    /// The row is recommended or is the baseline.
-    pub needed: bool,
 }
 
 /// The darkest shade of a cell.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, SectionBlock, StudyAnswer, Table, bars_table, dots_table, thinned,
+    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock, StudyAnswer, Table, bars_table, dots_table, thinned,
 };
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -209,38 +209,17 @@ fn write_answer(html: &mut String, answer: &StudyAnswer) {
     );
     for what in &answer.uses {
         let on = if what.on.is_empty() { String::new() } else { format!(" on {}", escape(&what.on)) };
-        let _ = writeln!(
-            html,
-            "<p class=\"use\"><b>USE</b> <strong>{}</strong>{on}: {} <span class=\"sure\">{}</span></p>",
-            escape(&what.choice),
-            escape(&what.meaning),
-            prose(&what.sure)
-        );
+        let (choice, meaning) = (escape(&what.choice), prose(&what.meaning));
+        let _ = writeln!(html, "<p class=\"use\"><b>USE</b> <strong>{choice}</strong>{on}: {meaning}</p>");
     }
-    if !answer.except.is_empty() {
-        let _ = writeln!(html, "<p class=\"why\"><b>BUT</b> <span>{}</span></p>", prose(&answer.except));
-    }
-    if !answer.why.is_empty() {
-        let why: Vec<String> = answer.why.iter().map(|line| prose(line)).collect();
-        let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));
-    }
-    answer.tables.iter().for_each(|table| write_stacking_table(html, table));
+    answer.table.iter().for_each(|table| write_stacking_table(html, table));
     html.push_str("<dl class=\"notes\">\n");
     for note in &answer.notes {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(&note.label), prose(&note.text));
-    }
-    if !answer.apply.is_empty() {
-        let _ = writeln!(html, "<dt>Apply</dt><dd><code>{}</code></dd>", escape(&answer.apply.join("\n")));
-    }
-    if let Some(undo) = &answer.undo {
-        let _ = writeln!(html, "<dt>Undo</dt><dd><code>{}</code></dd>", escape(undo));
-    }
-    if let Some(report) = &answer.report {
-        let _ = writeln!(html, "<dt>Report</dt><dd><code>{}</code></dd>", escape(report));
-    }
-    if let Some(more) = &answer.more {
-        let (label, command, aside) = (escape(&more.label), escape(&more.command), escape(&more.aside));
-        let _ = writeln!(html, "<dt>{label}</dt><dd><code>{command}</code> {aside}</dd>");
+        let label = escape(&note.label);
+        let _ = match &note.kind {
+            NoteKind::Command(remark) => writeln!(html, "<dt>{label}</dt><dd><code>{}</code> {}</dd>", escape(&note.text), prose(remark)),
+            _ => writeln!(html, "<dt>{label}</dt><dd>{}</dd>", prose(&note.text)),
+        };
     }
     html.push_str("</dl>\n</section>\n");
 }

@@ -251,7 +251,7 @@ fn wrapped(cell: &str, width: usize) -> Vec<String> {
 
 /// True for an empty cell, a dash, or a number with a unit.
 fn is_figure(cell: &str) -> bool {
-    let text = cell.trim_start_matches(['+', '-', '−', '<', '>', '≥', '≤', '~', '(']);
+    let text = cell.trim_end().trim_start_matches(['+', '-', '−', '<', '>', '≥', '≤', '~', '(']);
     cell.is_empty() || text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit())
 }
 

@@ -3,7 +3,7 @@
 
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
-use trimtab_study::document::{Chart, ChartKind, Document, SectionBlock, StudyAnswer, Table, bars_table, dots_table, read_as};
+use trimtab_study::document::{Chart, ChartKind, Document, NoteKind, SectionBlock, StudyAnswer, Table, bars_table, dots_table, read_as};
 
 /// The whole document.
 pub fn render(document: &Document) -> String {
@@ -24,17 +24,13 @@ pub fn render(document: &Document) -> String {
 /// The answer, in the order of the first screen.
 fn of_answer(answer: &StudyAnswer) -> String {
     let mut text = format!("\n{} ({})\n\n", escaped(&answer.subject), escaped(&answer.origin));
-    for what in &answer.uses {
-        let sure = if what.sure.is_empty() { String::new() } else { format!(" ({})", escaped(&what.sure)) };
-        text += &format!("**USE {}**{sure}\n\n", escaped(&what.in_words()));
-    }
-    let except = (!answer.except.is_empty()).then(|| format!("but {}", answer.except));
-    except.iter().chain(&answer.why).for_each(|line| text += &format!("- {}\n", escaped(line)));
-    answer.tables.iter().for_each(|table| text += &format!("\n{}", of_table(table)));
+    answer.uses.iter().for_each(|what| text += &format!("**USE {}**\n\n", escaped(&what.in_words())));
+    text += &answer.table.as_ref().map(of_table).unwrap_or_default();
     text.push('\n');
-    answer.notes.iter().for_each(|note| text += &format!("- {}: {}\n", escaped(&note.label), escaped(&note.text)));
+    let (commands, notes): (Vec<_>, Vec<_>) = answer.notes.iter().partition(|note| matches!(note.kind, NoteKind::Command(_)));
+    notes.iter().for_each(|note| text += &format!("- {}: {}\n", escaped(&note.label), escaped(&note.text)));
     text.push('\n');
-    answer.apply.iter().chain(&answer.undo).for_each(|command| text += &format!("    {}\n", one_line(command)));
+    commands.iter().for_each(|command| text += &format!("    {}\n", one_line(&command.text)));
     text
 }
 

@@ -5,34 +5,42 @@ mod assumptions;
 mod first_screen;
 mod full_report;
 mod months;
-mod overview;
 mod phases;
 mod pictures;
 pub mod study_comparison;
-mod surroundings;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod twin;
 mod words;
 
-pub use surroundings::Surroundings;
+pub use first_screen::MORE;
+use std::time::Duration;
 use trimtab_study::document::{Document, StudyAnswer};
+use trimtab_study::study::twin_months::TwinMonths;
 use trimtab_study::study::verdict::Verdict;
 pub use words::untried_reason;
 
+/// Facts about a study besides its runs.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Duration of the study.
+    pub took: Option<Duration>,
+    /// Path of the report.
+    pub report: Option<String>,
+    /// Id of the stored study.
+    pub kept: Option<String>,
+    /// Months of use on the twin of the measured drive.
+    pub months: Option<Box<TwinMonths>>,
+}
+
 /// The first screen of studies that ran together.
 pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> StudyAnswer {
-    match verdicts {
-        [verdict] => first_screen::answer(verdict, around),
-        several => overview::answer(several, around),
-    }
+    first_screen::answer(&verdicts.iter().collect::<Vec<_>>(), around)
 }
 
 /// The report of studies that ran together: the answer, the main pictures, and folded
 /// sections with everything else.
 pub fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Document {
-    match verdicts {
-        [verdict] => full_report::document(verdict, around),
-        several => overview::document(several, around),
-    }
+    full_report::document(verdicts, around)
 }

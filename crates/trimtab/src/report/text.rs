@@ -3,14 +3,14 @@
 
 use super::escape::clean;
 use super::layout;
+use super::study::MORE;
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    Chart, ChartKind, ChartLine, ColumnUse, Document, Findings, Mark, NoteKind, RecommendationLine, SectionBlock, StudyAnswer, Table,
-    dots_table, read_as,
+    Chart, ChartKind, ChartLine, Document, Findings, Mark, Note, NoteKind, SectionBlock, StudyAnswer, Table, dots_table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -18,6 +18,8 @@ use unicode_width::UnicodeWidthStr as _;
 const SCREEN: usize = 80;
 /// Lines of it that an answer may take; the prompt takes one more.
 const LINES: usize = 23;
+/// Indentation below the label of a note.
+const NOTE_INDENT: &str = "         ";
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
 /// Narrower sparklines are useless.
@@ -55,107 +57,51 @@ pub fn answer(answer: &StudyAnswer) -> String {
     answer_at(answer, output::width())
 }
 
-/// The answer at a width. If it does not fit on a screen, parts are left out; --details shows
-/// them.
+/// The answer at a width. If it does not fit on a screen, empty lines and then parts are left
+/// out; --details shows them.
 pub fn answer_at(answer: &StudyAnswer, width: Option<usize>) -> String {
     let shown = |answer: &StudyAnswer, tight: u8| {
         let mut screen = Screen { text: String::new(), width, tight };
         screen.answer(answer);
         screen.text
     };
-    let whole = shown(answer, 0);
-    let fits = |text: &str| text.lines().count() <= LINES;
-    if width.is_none() || fits(&whole) {
-        return whole;
-    }
-    let closer = shown(answer, 1);
-    if fits(&closer) && width.is_some_and(|width| width >= SCREEN) {
-        return closer;
-    }
-    let (mut less, mut tight) = (answer.clone(), 0);
-    for step in &LESS {
-        // Tables lose one row at a time.
-        while step(&mut less, &mut tight) {
-            let text = shown(&marked(&less, answer), tight);
-            if fits(&text) {
-                return text;
-            }
+    let fits = |text: &str| width.is_none() || text.lines().count() <= LINES;
+    let mut less = answer.clone();
+    let mut text = shown(&less, 0);
+    for tight in 1..=ALL_TIGHT {
+        if !fits(&text) {
+            text = shown(&less, tight);
         }
     }
-    shown(&marked(&less, answer), tight)
-}
-
-/// A reduced answer that says where the rest is, so that policies missing from it do not look
-/// untried.
-fn marked(less: &StudyAnswer, whole: &StudyAnswer) -> StudyAnswer {
-    let mut marked = less.clone();
-    let content = |answer: &StudyAnswer| {
-        let cells = answer.tables.iter().map(|table| table.rows.iter().map(Vec::len).sum::<usize>()).sum::<usize>();
-        (cells, answer.notes.len(), answer.undo.is_some())
-    };
-    if content(less) != content(whole)
-        && let Some(more) = marked.more.as_mut().filter(|more| more.is_whole)
-    {
-        "Left out".clone_into(&mut more.label);
+    while !fits(&text) && shorten(&mut less) {
+        text = shown(&less, ALL_TIGHT);
     }
-    marked
+    text
 }
 
 /// An answer without empty lines.
 const ALL_TIGHT: u8 = 3;
+/// Rows that a table keeps on a small screen.
+const ROWS_MIN: usize = 3;
 
-/// Leaves out part of an answer or an empty line; false if there was nothing to leave out.
-type ShorteningStep = fn(&mut StudyAnswer, &mut u8) -> bool;
-
-/// Parts that are left out if there is no room, the least important first.
-const LESS: [ShorteningStep; 8] = [
-    |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
-    |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
-    |answer, _| drop_notes(answer, NoteKind::Detail),
-    |answer, _| answer.tables.iter_mut().any(drop_repeated_columns),
-    // The command to undo is also in the program's help.
-    |answer, _| answer.undo.take().is_some(),
-    // Policies that are neither recommended nor the baseline.
-    |answer, _| answer.tables.iter_mut().any(drop_a_row),
-    // With several drives, this note is about none of them.
-    |answer, _| answer.uses.iter().any(|what| !what.on.is_empty()) && drop_notes(answer, NoteKind::CheckFirst),
-    |answer, _| drop_notes(answer, NoteKind::Condition),
-];
-
-fn drop_notes(answer: &mut StudyAnswer, kind: NoteKind) -> bool {
-    let before = answer.notes.len();
-    answer.notes.retain(|note| note.kind != kind);
-    answer.notes.len() < before
-}
-
-/// Leaves out columns that another condition repeats; false if there are none.
-fn drop_repeated_columns(table: &mut Table) -> bool {
-    let of = ColumnUse::Repeated;
-    if !table.columns.contains(&of) {
+/// Leaves out the least important part: details, then remarks and rows of the table.
+/// False if only needed parts are left.
+fn shorten(answer: &mut StudyAnswer) -> bool {
+    let table = answer.table.get_or_insert_default();
+    if let Some(at) = answer.notes.iter().rposition(|note| note.kind == NoteKind::Detail) {
+        answer.notes.remove(at);
+    } else if std::mem::take(&mut table.remarks) {
+        [&mut table.header, &mut table.groups].into_iter().chain(&mut table.rows).for_each(|row| drop(row.pop()));
+    } else if let Some(at) = table.dispensable.pop().filter(|_| table.rows.len() > ROWS_MIN) {
+        table.rows.remove(at);
+        table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
+    } else {
         return false;
     }
-    let columns = table.columns.clone();
-    let kept = |row: &mut Vec<String>| {
-        let mut columns = columns.iter();
-        row.retain(|_| columns.next() != Some(&of));
-    };
-    kept(&mut table.header);
-    kept(&mut table.groups);
-    table.rows.iter_mut().for_each(kept);
-    table.columns.retain(|column| *column != of);
-    true
-}
-
-/// Leaves out the last dispensable row of a drive that keeps three others, or two if the
-/// table has several drives.
-fn drop_a_row(table: &mut Table) -> bool {
-    let uses = &table.row_uses;
-    let least = if uses.iter().any(|row| row.drive > 0) { 2 } else { 3 };
-    let rows_of = |drive: usize| uses.iter().filter(|row| row.drive == drive).count();
-    let Some(at) = uses.iter().rposition(|row| !row.needed && rows_of(row.drive) > least) else { return false };
-    table.rows.remove(at);
-    table.row_uses.remove(at);
-    table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
+    // Otherwise policies missing from the screen would look untried.
+    if let Some(more) = answer.notes.iter_mut().find(|note| note.label == MORE) {
+        "Left out".clone_into(&mut more.label);
+    }
     true
 }
 
@@ -201,7 +147,7 @@ impl Screen {
         }
     }
 
-    /// The drive; the policy and the reason; the table; notes; commands; where to find the rest.
+    /// The drive; the policies; the table; notes and commands.
     fn answer(&mut self, answer: &StudyAnswer) {
         let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
         let taken = subject.width() + origin.width();
@@ -215,77 +161,32 @@ impl Screen {
                 let _ = writeln!(self.text, "{}{}{}", subject.bold(), " ".repeat(blank), origin.dimmed());
             }
         }
-        self.blank(ALL_TIGHT);
-        for (nth, what) in answer.uses.iter().enumerate() {
-            self.use_this(what, if nth == 0 { "USE  " } else { "     " });
-        }
-        if !answer.except.is_empty() {
-            self.paragraph(&answer.except, "BUT  ", "     ");
-        }
-        for (nth, line) in answer.why.iter().enumerate() {
-            self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
-        }
-        for table in &answer.tables {
-            self.blank(2);
-            self.paragraph(&table.caption, "", "");
-            self.text.push_str(&layout::table(table, self.width));
-        }
-        if !answer.notes.is_empty() {
-            self.blank(1);
-        }
-        for note in &answer.notes {
-            self.paragraph(&format!("{}: {}", note.label, note.text), "", "  ");
-        }
-        if answer.notes.is_empty() {
-            self.blank(1);
-        }
-        self.apply(&answer.apply, answer.undo.as_deref());
-        if let Some(report) = &answer.report {
-            let _ = writeln!(self.text, "{:8} {}", "Report", clean(report));
-        }
-        if let Some(more) = &answer.more {
-            let (line, aside) = (format!("{:8} {}", more.label, clean(&more.command)), clean(&more.aside));
-            let fits = self.width.is_none_or(|width| line.width() + 4 + aside.width() <= width);
-            let _ = match (aside.is_empty(), fits) {
-                (true, _) => writeln!(self.text, "{line}"),
-                (false, true) => writeln!(self.text, "{line}    {}", aside.dimmed()),
-                (false, false) => writeln!(self.text, "{line}\n         {}", aside.dimmed()),
-            };
-        }
-    }
-
-    /// The commands to apply and to undo, on one line if there is room.
-    fn apply(&mut self, apply: &[String], undo: Option<&str>) {
-        let undo = undo.map(clean);
-        if let ([only], Some(undo)) = (apply, &undo) {
-            let (only, aside) = (clean(only), "  (undo: )".len() + undo.width());
-            if self.width.is_none_or(|width| 9 + only.width() + aside <= width) {
-                let _ = writeln!(self.text, "Apply    {}  (undo: {})", only.bold(), undo.bold());
-                return;
+        self.blank(3);
+        for (nth, line) in answer.uses.iter().enumerate() {
+            let label = if nth == 0 { "USE  " } else { "     " };
+            for line in lines::paragraph(&clean(&line.in_words()), self.width, label, "     ").lines() {
+                let _ = writeln!(self.text, "{}", line.bold());
             }
         }
-        for (nth, command) in apply.iter().enumerate() {
-            let _ = writeln!(self.text, "{}{}", if nth == 0 { "Apply    " } else { "         " }, clean(command).bold());
+        self.blank(2);
+        if let Some(table) = &answer.table {
+            self.table(table);
+            self.blank(1);
         }
-        if let Some(undo) = undo {
-            let _ = writeln!(self.text, "Undo     {}", undo.bold());
-        }
+        answer.notes.iter().for_each(|note| self.note(note));
     }
 
-    /// The policy after a label of five columns; the confidence at the right edge, or below.
-    fn use_this(&mut self, what: &RecommendationLine, label: &str) {
-        let (choice, sure) = (clean(&what.in_words()), clean(&what.sure));
-        let room = self.width.map_or(SCREEN, |width| width.min(SCREEN));
-        let taken = label.len() + choice.width() + sure.width();
-        // Closer together, they would read as one sentence.
-        if !sure.is_empty() && taken + 4 <= room {
-            let _ = writeln!(self.text, "{}{}{sure}", format!("{label}{choice}").bold(), " ".repeat(room - taken));
-            return;
-        }
-        for line in lines::paragraph(&choice, self.width, label, "     ").lines() {
-            let _ = writeln!(self.text, "{}", line.bold());
-        }
-        self.paragraph(&sure, "     ", "     ");
+    /// A note after its label of eight columns. Commands and paths stay on one line.
+    fn note(&mut self, note: &Note) {
+        let label = format!("{:8} ", clean(&note.label));
+        let NoteKind::Command(remark) = &note.kind else { return self.paragraph(&note.text, &label, NOTE_INDENT) };
+        let (command, remark) = (clean(&note.text), clean(remark));
+        let fits = self.width.is_none_or(|width| label.len() + command.width() + 4 + remark.width() <= width);
+        let between = if fits { "  " } else { "\n         " };
+        let _ = match remark.is_empty() || !fits && self.tight == ALL_TIGHT {
+            true => writeln!(self.text, "{label}{}", command.bold()),
+            false => writeln!(self.text, "{label}{}{between}{}", command.bold(), format!("({remark})").dimmed()),
+        };
     }
 
     fn findings(&mut self, verdict: &Findings) {

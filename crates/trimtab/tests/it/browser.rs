@@ -346,7 +346,7 @@ fn without_scripts_answer_table_and_pictures_are_there() {
     browser.size(1000, 900);
     browser.open(&MADE.1, false);
     let answer = browser.text("document.querySelector('.answer').innerText");
-    assert!(answer.contains("USE") && answer.contains("WHY") && answer.contains("trimtab apply"), "{answer}");
+    assert!(answer.contains("USE") && answer.contains("Rule") && answer.contains("trimtab apply"), "{answer}");
     let drawn = "[...document.querySelectorAll('section figure')].map((f) => Math.round([...f.querySelectorAll('.plot svg')].map((s) => s.getBoundingClientRect().height).reduce((a, b) => Math.max(a, b), 0)))";
     let drawn = browser.value(drawn);
     assert!(drawn.as_array().unwrap().len() >= 5 && drawn.as_array().unwrap().iter().all(|h| h.as_f64().unwrap() > 80.0), "{drawn}");

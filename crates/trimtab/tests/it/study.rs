@@ -185,7 +185,7 @@ fn filesystem_without_trim_is_measured_as_is() {
         .and(contains("Ageing\nNot measured").and(contains("State of the drive's blocks\nNot measured")))
         .and(contains("postmark: transactions"));
     trimtab().args(["study", "--quick", "--details", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(expected);
-    let screen = contains("Not tried: batched").and(contains("no FITRIM")).and(contains("--details"));
+    let screen = contains("Untried  batched").and(contains("no FITRIM")).and(contains("--details"));
     trimtab().args(["study", "--quick", "--reserve", "0"]).arg(mount.path()).assert().success().stdout(screen);
     for option in [["--fill", "50"], ["--filesystem", "ext4"], ["--questions", "ageing"]] {
         let refused = trimtab().args(["study", "--quick"]).args(option).arg(mount.path()).assert();

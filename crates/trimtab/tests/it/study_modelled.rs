@@ -265,7 +265,7 @@ fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
     let fills: Vec<&str> = json["ageing"].as_array().unwrap().iter().map(|run| run["settings"]["fill"].as_str().unwrap()).collect();
     assert_eq!(fills, ["30%", "30%"]);
     let details = study(&["--details"]);
-    assert!(details.contains("30 % full, vs batched") && details.contains("Figures: 10 days") && !details.contains("60 %"), "{details}");
+    assert!(details.contains("vs batched") && details.contains("Figures  30 % full, 10 days") && !details.contains("60 %"), "{details}");
     assert!(details.contains("After 10 days of churn, 30 % full") && !details.contains("months of churn"), "{details}");
     for caption in ["Each square", "has a ring", "Each column is a moment"] {
         assert!(!details.contains(caption), "{caption}: {details}");

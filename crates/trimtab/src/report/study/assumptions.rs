@@ -1,7 +1,8 @@
 //! How a recommendation depends on assumptions, and on the choice among drives that fit a
 //! twin: text and tables.
 
-use super::words::{NOT_TESTED, listed, name, percent, spaced};
+use super::first_screen::Named;
+use super::words::{listed, name, percent, spaced};
 use crate::drives::fields;
 use crate::store::recipe;
 use trimtab_drive::units::three_digits;
@@ -11,7 +12,7 @@ use trimtab_study::study::ensemble::{Ensemble, PolicyResult, Range};
 use trimtab_study::study::metrics::distinct;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::sensitivity::{Assumption, Sensitivity};
+use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity};
 use trimtab_study::study::verdict::{Confidence, Verdict};
 
 /// The name of an assumption, and its plural for several values: `TRIM costs`.
@@ -29,89 +30,86 @@ const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
     }
 }
 
-/// The confidence in a modelled recommendation, in one line.
-pub(super) fn short(verdict: &Verdict<'_>) -> String {
-    let Confidence::Assumptions { varied, decisive, otherwise } = &verdict.confidence else {
-        return super::words::confidence(&verdict.confidence);
-    };
-    let (varied, recommendation) = (*varied, verdict.recommendation);
-    let held = varied - decisive.len();
-    let close = otherwise.map(|otherwise| format!("close: smaller studies recommend {}", name(otherwise)));
-    let ensemble = verdict.study().sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
-    if let Some(ensemble) = ensemble {
-        let gains = ranges(ensemble, recommendation).map(|gains| format!(": {gains}")).unwrap_or_default();
-        let drives = format!("{}{gains}", drives(ensemble, recommendation));
-        // The details list the deciding assumptions.
-        return match close {
-            _ if varied == 0 => drives,
-            Some(close) => format!("{drives}; {close}"),
-            None => format!("{drives}; holds under {held} of {varied} assumptions"),
-        };
-    }
-    close.unwrap_or_else(|| format!("holds under {held} of {varied} assumptions, changed one at a time"))
-}
-
 /// Figures of docs/published.md that the model predicts, and the number within the limit.
 const PUBLISHED: (usize, usize) = (60, 28);
 
-/// The "How sure" note: sources of the model's inputs, error of the model, assumptions
-/// varied. `None` without an answer, or if something was measured.
-pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
+/// The "How sure" note: repeats or assumptions, sources of the model's inputs, error of the
+/// model. `None` without an answer.
+pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
+    let answers: Vec<_> = named.iter().filter(|(_, verdict)| verdict.recommendation.is_answer()).collect();
+    let mut parts = distinct(answers.iter().map(|(_, verdict)| super::words::confidence(&verdict.confidence)));
+    parts.extend(varied(&answers));
     let modelled = |verdict: &Verdict<'_>| verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled);
-    let answers: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer() && modelled(verdict)).collect();
-    answers.first()?;
-    let varied = answers.iter().filter_map(|(_, verdict)| verdict.study().sensitivity.as_ref()).flat_map(|all| &all.rows);
-    let varied = distinct(varied.map(|row| assumption(row.assumption).1));
-    let tried = match varied.len() {
-        // For one drive, this stands next to its recommendation.
-        _ if verdicts.len() == 1 => String::new(),
-        0 => NOT_TESTED.to_owned(),
-        count => {
-            let others = if count > 2 { format!("{count} other assumptions") } else { format!("other {}", listed(&varied)) };
-            if exceptions(verdicts).is_empty() { format!("same with {others}") } else { format!("{others}: see BUT") }
+    if answers.iter().any(|(_, verdict)| modelled(verdict)) {
+        parts.push(values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next())));
+        let (figures, met) = PUBLISHED;
+        parts.push(format!("{met} of {figures} published figures predicted within 25 %"));
+    }
+    parts.retain(|part| !part.is_empty());
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Results of other assumptions, and of other drives that fit a twin.
+fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
+    let mut parts = Vec::new();
+    let (mut kinds, mut except) = (Vec::new(), Vec::new());
+    for (name, verdict) in answers {
+        let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
+        let Some(sensitivity) = &verdict.study().sensitivity else { continue };
+        if let Some(ensemble) = &sensitivity.ensemble {
+            let gains = ranges(ensemble, verdict.recommendation).map(|gains| format!(": {gains}")).unwrap_or_default();
+            parts.push(format!("{}{gains}", drives(ensemble, verdict.recommendation)));
         }
+        if let Some(otherwise) = otherwise {
+            let on = if name.is_empty() { String::new() } else { format!(" on {name}") };
+            parts.push(format!("close{on}: the smaller models that test assumptions give {}", self::name(*otherwise)));
+            continue;
+        }
+        kinds.extend(sensitivity.rows.iter().map(|row| assumption(row.assumption).1));
+        except.extend(flips(name, sensitivity));
+    }
+    let kinds = distinct(kinds);
+    let under = match kinds.len() {
+        0 => return parts,
+        1 | 2 => format!("other {}", listed(&kinds)),
+        count => format!("{count} other assumptions"),
     };
-    let values = values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next()));
-    let (figures, met) = PUBLISHED;
-    let model = format!("the model is off by more than 25 % on {} of {figures} published figures", figures - met);
-    Some([values, model, tried].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+    let except = distinct(except);
+    let except = if except.is_empty() { String::new() } else { format!(", except {}", except.join(", ")) };
+    parts.push(format!("same answer under {under}{except}"));
+    parts
 }
 
-/// Conditions that change the answer: `OCZ at 30 % full: no trimming`. One drive needs no
-/// name.
-pub(super) fn exceptions(verdicts: &[(String, &Verdict<'_>)]) -> String {
-    let answers = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer());
-    answers.flat_map(|(short, verdict)| flips(short, verdict)).collect::<Vec<_>>().join("; ")
+/// Assumptions that change the recommendation: `OCZ at 30 % full: no trimming`.
+fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
+    let decisive = sensitivity.decisive();
+    let changing = decisive.iter().flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
+    let flip = |(assumption, tried): (Assumption, &AssumptionResult)| {
+        let when = match assumption {
+            Assumption::Fill => format!("at {} full", spaced(&tried.value)),
+            other => format!("with other {}", self::assumption(other).1),
+        };
+        format!("{short} {when}: {}", name(tried.recommended)).trim_start().to_owned()
+    };
+    changing.map(flip).collect()
 }
 
-/// Other assumptions and fills that change the recommendation.
-fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
-    let named = |recommended: Recommendation, when: &str| format!("{short} {when}: {}", name(recommended)).trim_start().to_owned();
-    let mut all = Vec::new();
-    if let Confidence::Assumptions { otherwise: Some(otherwise), .. } = &verdict.confidence {
-        return vec![named(*otherwise, "in a smaller model")];
+/// Recommendations under other assumptions that the "How sure" note names.
+pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
+    let Some(sensitivity) = &verdict.study().sensitivity else { return Vec::new() };
+    match verdict.confidence {
+        Confidence::Assumptions { otherwise: Some(otherwise), .. } => vec![otherwise],
+        _ => sensitivity.decisive().iter().flat_map(|row| sensitivity.changing(row)).map(|tried| tried.recommended).collect(),
     }
-    for row in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.decisive()) {
-        for tried in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.changing(row)) {
-            all.push(match row.assumption {
-                Assumption::Fill => named(tried.recommended, &format!("at {} full", spaced(&tried.value))),
-                other => named(tried.recommended, &format!("with other {}", assumption(other).1)),
-            });
-        }
-    }
-    let others = verdict.other_fills.iter().filter(|other| other.recommendation != verdict.recommendation);
-    all.extend(others.map(|other| named(other.recommendation, &format!("at {} full", spaced(other.fill)))));
-    distinct(all)
 }
 
-/// Sources of the values of these runs' drives: `values: 3 published, 62 assumed`.
+/// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.
 fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let counts: Vec<_> = runs.filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?)).collect();
     let sum = |at: usize| counts.iter().map(|counts| counts[at].0).sum::<usize>();
     let first = counts.first().into_iter().flatten().enumerate();
-    let shown = first.filter(|(at, _)| sum(*at) > 0).map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name()));
-    let shown: Vec<String> = shown.collect();
-    if shown.is_empty() { String::new() } else { format!("inputs of the model: {}", shown.join(", ")) }
+    let shown: Vec<String> = first.filter(|(at, _)| sum(*at) > 0).map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name())).collect();
+    if shown.is_empty() { String::new() } else { format!("inputs: {}", shown.join(", ")) }
 }
 
 /// Sentences about the assumptions behind `recommended`, the study's own recommendation.

@@ -1,77 +1,98 @@
-//! A study's answer on one screen: drive, policy, deciding figures, comparison of policies,
-//! first check, command to apply, and where to find the rest.
+//! The answer of one study, or of several drives, on one screen: policies, figures, the rule,
+//! conditions, confidence, first check, commands, and where to find the rest.
 
-use super::surroundings::Surroundings;
-use super::words::{self, NOT_STEADY_LEGEND, mark, percent, seconds, spaced};
-use super::{assumptions, twin};
+use super::words::{self, listed, spaced};
+use super::{Surroundings, assumptions, tables, twin};
 use trimtab_drive::units::three_digits;
 use trimtab_drive::usage::quoted;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{ColumnUse, FullReportReference, Note, NoteKind, RecommendationLine, RowUse, StudyAnswer, Table};
-use trimtab_study::study::metrics::{
-    AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples, setting,
-};
+use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Warning};
+use trimtab_study::document::{Note, NoteKind, RecommendationLine, StudyAnswer};
+use trimtab_study::study::comparison::gains::Gain;
+use trimtab_study::study::metrics::{distinct, drive_name, effective_policy, setting};
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::untried::OmissionReason;
-use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::untried::{OmissionReason, StudyPart};
+use trimtab_study::study::verdict::{Rule, Verdict};
 use trimtab_study::study::{Study, policy};
 
-/// Command that undoes everything that was applied.
-pub(super) const UNDO: &str = "trimtab apply --undo";
-/// What runs of minutes on a real filesystem cannot show.
-const NOT_MEASURED: &str = "gains over months (speed, wear)";
+/// Label of the command that shows everything.
+pub const MORE: &str = "More";
+/// What the first check answers.
+const TRIM_ARRIVES: &str = "does TRIM reach your drive?";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
 
-/// The first screen of a study.
-pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> StudyAnswer {
-    let study = verdict.study();
-    let (choice, mut meaning) = words::choice(verdict);
-    if let Some(time) = verdict.time_trimming {
-        meaning += &format!("; trims {} % of the time", three_digits(time.percent()));
+/// Verdicts with the short names of their drives; one drive needs no name.
+pub(super) type Named<'a> = Vec<(String, &'a Verdict<'a>)>;
+
+/// The first screen of studies that ran together.
+pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyAnswer {
+    let Some(first) = verdicts.first() else { return StudyAnswer::default() };
+    let named: Named<'_> = match verdicts {
+        [only] => vec![(String::new(), *only)],
+        several => several.iter().map(|verdict| (short_name(verdict), *verdict)).collect(),
+    };
+    let shown = verdicts.iter().find(|verdict| !verdict.study().complete).unwrap_or(first);
+    let mut notes: Vec<Note> = match verdicts {
+        [only] => beforehand(only, around),
+        _ => Vec::new(),
+    };
+    notes.extend(rules(&named));
+    if let [only] = verdicts {
+        notes.extend(excluded(only));
     }
-    let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
-    let notice = environment(study, DRIVE_NOTICE).map(|text| note(NoteKind::Other, "Drive", format!("{absent}{text}")));
-    let months = around.months.iter().map(|months| note(NoteKind::Other, "Months", twin::note(months, verdict)));
-    let cost_only = study.ageing.is_empty() && around.months.is_none() && verdict.comparison.metrics.is_measured();
-    let unmeasured = cost_only.then(|| note(NoteKind::Other, "Not measured", NOT_MEASURED.to_owned()));
-    StudyAnswer {
-        subject: subject(study),
-        origin: origin(study, around),
-        uses: vec![RecommendationLine { choice: choice.to_owned(), on: String::new(), meaning, sure: assumptions::short(verdict) }],
-        except: assumptions::exceptions(&[(String::new(), verdict)]),
-        why: words::why(verdict),
-        tables: if study.ageing.is_empty() { measured(verdict).into_iter().collect() } else { vec![months_table(verdict)] },
-        notes: notice.into_iter().chain(months).chain(unmeasured).chain(notes(verdict)).collect(),
-        apply: command(verdict).into_iter().collect(),
-        undo: verdict.policy().map(|_| UNDO.to_owned()),
-        report: around.report.clone(),
-        more: Some(more(study, around)),
+    notes.extend(at_other_fills(&named));
+    notes.extend(conditions(first, around));
+    notes.extend(other_policies(&named));
+    notes.extend(tables::without_trimming(verdicts).filter(|_| verdicts.len() > 1).map(|text| detail("No TRIM", text)));
+    notes.extend(assumptions::how_sure(&named).map(|text| note("How sure", text)));
+    match verdicts {
+        [only] => notes.extend(afterwards(only)),
+        _ => notes.push(command("First", "trimtab doctor MOUNTPOINT".to_owned(), TRIM_ARRIVES)),
     }
+    notes.extend(commands(verdicts, around));
+    StudyAnswer { subject: subject(verdicts), origin: origin(shown.study(), around), uses: uses(&named), table: tables::of(&named), notes }
 }
 
-pub(super) fn note(kind: NoteKind, label: &str, text: String) -> Note {
-    Note { kind, label: label.to_owned(), text }
+fn note(label: &str, text: String) -> Note {
+    Note { label: label.to_owned(), text, kind: NoteKind::Needed }
 }
 
-pub(super) fn environment<'a>(study: &'a Study, key: &str) -> Option<&'a str> {
+fn detail(label: &str, text: String) -> Note {
+    Note { kind: NoteKind::Detail, ..note(label, text) }
+}
+
+fn command(label: &str, text: String, remark: &str) -> Note {
+    Note { kind: NoteKind::Command(remark.to_owned()), ..note(label, text) }
+}
+
+fn environment<'a>(study: &'a Study, key: &str) -> Option<&'a str> {
     Field::find(&study.all().next()?.environment, key)
 }
 
-/// The drive's name.
-pub(super) fn drive(study: &Study) -> Option<&str> {
-    drive_name(study.all().next()?)
+/// The drive without its filesystem.
+pub(super) fn drive<'a>(verdict: &Verdict<'a>) -> &'a str {
+    let study = verdict.study();
+    study.all().next().and_then(drive_name).unwrap_or(&study.target)
+}
+
+/// The first word of the drive's name.
+pub(super) fn short_name(verdict: &Verdict<'_>) -> String {
+    drive(verdict).split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
-pub(super) fn subject(study: &Study) -> String {
+pub(super) fn subject(verdicts: &[&Verdict<'_>]) -> String {
+    let [verdict] = verdicts else {
+        let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
+        return format!("{} modelled drives, {filesystem}", words::count(verdicts.len()));
+    };
+    let study = verdict.study();
     let Some(run) = study.all().next() else { return study.target.clone() };
     let value = |key: &str| environment(study, key);
-    let (drive, filesystem) = (drive(study), value("volume.name").or_else(|| value("fs.type")));
+    let (drive, filesystem) = (drive_name(run), value("volume.name").or_else(|| value("fs.type")));
     let parts = match (run.provenance, drive) {
         (Provenance::Modelled, Some(drive)) => vec![Some(drive.to_owned()), filesystem.map(str::to_owned)],
         (_, drive) => {
@@ -87,7 +108,7 @@ pub(super) fn subject(study: &Study) -> String {
 }
 
 /// Measured or modelled, version, and duration.
-pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
+fn origin(study: &Study, around: &Surroundings) -> String {
     let Some(run) = study.all().next() else { return String::new() };
     let whence = match run.provenance {
         Provenance::Measured => "MEASURED",
@@ -100,192 +121,140 @@ pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
     [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The comparison of policies, one row each: worst latency, and at each fill random writes
-/// per second, their ratio to the baseline, and the change in wear.
-pub(super) struct MonthsTable {
-    table: Table,
-    latency: bool,
-    steady: bool,
-}
-
-/// Headings of the figures at one fill.
-const MONTHS: [&str; 3] = ["writes/s", "ratio", "wear"];
-
-/// The policy that others are compared with: batched trims, which most systems have, or the
-/// nearest to it.
-pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
-    let aged = |policy: &str| metrics.ageing.iter().any(|figures| figures.policy == policy);
-    if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
-}
-
-impl MonthsTable {
-    pub(super) fn new(metrics: &Metrics<'_>) -> Self {
-        let latency = metrics.policies.iter().any(|policy| metrics.worst_latency(policy).is_some());
-        let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
-        let mut columns = vec![ColumnUse::Needed];
-        let against = if baseline(metrics) == policy::BATCHED { policy::BATCHED } else { policy::NONE };
-        if latency {
-            groups.push(WORST.to_owned());
-            header.push(load(AppendLoad::EveryFiveSeconds));
-            columns.push(ColumnUse::Needed);
+/// The recommendations; drives with the same one share a line.
+fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
+    let mut uses: Vec<(RecommendationLine, Vec<&str>)> = Vec::new();
+    for (name, verdict) in named {
+        let (choice, meaning) = words::choice(verdict);
+        let line = RecommendationLine { choice: choice.to_owned(), on: String::new(), meaning };
+        match uses.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, names)) => names.push(name),
+            None => uses.push((line, vec![name])),
         }
-        for (at, fill) in metrics.fills.iter().enumerate() {
-            for figure in MONTHS {
-                groups.push(format!("{} full, vs {against}", spaced(fill)));
-                header.push(figure);
-                columns.push(if at == 0 { ColumnUse::Needed } else { ColumnUse::Repeated });
+    }
+    let busy = |name: &&str| {
+        let (_, verdict) = named.iter().find(|(other, _)| other == name)?;
+        Some(format!("; {name} trims {} % of the time", three_digits(verdict.time_trimming?.percent())).replace("  ", " "))
+    };
+    let line = |(mut line, names): (RecommendationLine, Vec<&str>)| {
+        line.on = listed(&names);
+        line.meaning += &names.iter().filter_map(busy).collect::<String>();
+        line
+    };
+    uses.into_iter().map(line).collect()
+}
+
+/// What comes before the rule: the device that answered, and months on a twin.
+fn beforehand(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Note> {
+    let study = verdict.study();
+    let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
+    let notice = environment(study, DRIVE_NOTICE).map(|text| note("Drive", format!("{absent}{text}")));
+    let months = around.months.iter().map(|months| note("Months", twin::note(months, verdict)));
+    notice.into_iter().chain(months).collect()
+}
+
+/// The rule by which the policy won, once for drives that share it. Drives without a gain have
+/// their reason behind USE.
+fn rules(named: &Named<'_>) -> Vec<Note> {
+    let won = |verdict: &Verdict<'_>| matches!(verdict.rule, Rule::MostWrites { .. });
+    let any = named.iter().any(|(_, verdict)| won(verdict));
+    let mut rules: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, verdict) in named.iter().filter(|(_, verdict)| !any || won(verdict)) {
+        for line in words::why(verdict) {
+            match rules.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, names)) => names.push(name),
+                None => rules.push((line, vec![name])),
             }
         }
-        Self { table: Table { groups, columns, ..Table::new("", &header) }, latency, steady: true }
     }
-
-    /// Adds a row for `policy` on the drive with index `drive`.
-    pub(super) fn row(&mut self, verdict: &Verdict<'_>, drive: usize, name: String, policy: &str, fills: &[&str]) {
-        let metrics = &verdict.comparison.metrics;
-        let latency = metrics.worst_latency(policy).map_or_else(|| "-".to_owned(), |worst| seconds(worst.seconds));
-        let cells = std::iter::once(name).chain(self.latency.then_some(latency));
-        self.table.row(cells.chain(fills.iter().flat_map(|fill| months_cells(metrics, policy, fill))).collect::<Vec<_>>());
-        let chosen = verdict.policy() == Some(policy);
-        if chosen {
-            self.table.chosen.push(self.table.rows.len() - 1);
-        }
-        let elsewhere = verdict.other_fills.iter().any(|other| other.recommendation.policy() == Some(policy));
-        self.table.row_uses.push(RowUse { drive, needed: chosen || elsewhere || policy == baseline(metrics) });
-        self.steady &= fills.iter().filter_map(|fill| metrics.aged(policy, fill)).all(|figures| figures.steady || figures.rate.is_none());
-    }
-
-    pub(super) fn finish(mut self) -> Table {
-        if !self.steady {
-            NOT_STEADY_LEGEND.clone_into(&mut self.table.groups[0]);
-        }
-        self.table
-    }
-}
-
-/// The cells of a row at one fill.
-fn months_cells(metrics: &Metrics<'_>, policy: &str, fill: &str) -> [String; 3] {
-    let baseline = baseline(metrics);
-    let (mine, base) = (metrics.aged(policy, fill), metrics.aged(baseline, fill));
-    let pair = |of: fn(&AgeingFigures<'_>) -> Option<f64>| {
-        let pair = of(mine?).zip(of(base?))?;
-        (pair.1 > 0.0).then_some(pair.0 / pair.1)
+    let by_rule = any || named.iter().any(|(_, verdict)| verdict.rule == Rule::GainsNothing);
+    let (label, several) = (if by_rule { "Rule" } else { "Why" }, rules.len() > 1 && named.len() > 1);
+    let line = |(nth, (line, names)): (usize, (String, Vec<&str>))| {
+        let line = if several { format!("{}: {line}", names.join(", ")) } else { line };
+        note(if nth == 0 { label } else { "" }, line)
     };
-    let rate = mine.and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
-    let speed = pair(|figures| figures.rate).map(times);
-    [rate, speed, pair(|figures| figures.cycles).map(percent)].map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+    rules.into_iter().enumerate().map(line).collect()
 }
 
-/// A ratio: `1.67×`.
-pub(super) fn times(ratio: f64) -> String {
-    format!("{}×", three_digits(ratio))
+/// Policies that the rule does not consider: those that slow work down or never finish.
+fn excluded(verdict: &Verdict<'_>) -> Option<Note> {
+    let comparison = &verdict.comparison;
+    let slow = comparison.online_cost.as_ref().map(|cost| format!("online: {}", words::slower(cost)));
+    let behind = comparison.behind.iter();
+    let behind = behind.map(|one| format!("{}: it never finishes at {} full", one.policy, spaced(one.fill)));
+    let all: Vec<String> = slow.into_iter().chain(behind).collect();
+    (comparison.has_months() && !all.is_empty()).then(|| note("Excluded", all.join("; ")))
 }
 
-/// Heading of the worst latency of a foreground append.
-const WORST: &str = "worst latency of";
-
-/// The second line of this heading: the load.
-const fn load(load: AppendLoad) -> &'static str {
-    match load {
-        AppendLoad::EveryFiveSeconds => "append every 5 s",
-        AppendLoad::FiftyPerSecond => "50 appends/s",
-    }
-}
-
-/// The policies with their worst latency and the results of months at each fill.
-fn months_table(verdict: &Verdict<'_>) -> Table {
-    let metrics = &verdict.comparison.metrics;
-    let mut table = MonthsTable::new(metrics);
-    for policy in &metrics.policies {
-        table.row(verdict, 0, (*policy).to_owned(), policy, &metrics.fills);
-    }
-    table.finish()
-}
-
-/// A policy's short name for tables.
-fn short_title(run: &Run) -> String {
-    match (run.policy.as_str(), effective_policy(run)) {
-        (policy::AS_MOUNTED, policy::AS_MOUNTED) => "as mounted".to_owned(),
-        (policy::AS_MOUNTED, policy::NONE) => policy::NONE.to_owned(),
-        (policy::AS_MOUNTED, amounts_to) => format!("{amounts_to} (as mounted)"),
-        (name, _) => name.to_owned(),
-    }
-}
-
-/// Computes a figure from the runs of one policy.
-type FigureFunction<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
-
-/// The measured figures of each policy: foreground time, worst foreground latency, trim time,
-/// and discards at the drive.
-fn measured(verdict: &Verdict<'_>) -> Option<Table> {
-    let metrics = &verdict.comparison.metrics;
-    let runs = &metrics.study.runs;
-    let mut columns: Vec<(&str, &str, FigureFunction<'_>)> = Vec::new();
-    for job in &metrics.jobs {
-        let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(seconds);
-        columns.push(("foreground time", job, Box::new(figure)));
-    }
-    let worst = move |runs: &[&Run]| {
-        let policy = effective_policy(runs.first()?);
-        metrics.worst_latency(policy).map(|worst| seconds(worst.seconds))
+/// The recommendation at each other fill, with its gain over weekly trims.
+fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
+    let others = || named.iter().flat_map(|(name, verdict)| verdict.other_fills.iter().map(move |other| (name, other)));
+    let gain = |gain: &Gain<'_>| {
+        let wear = gain.life.map(|life| format!(", wear {}", words::percent(1.0 / life))).unwrap_or_default();
+        format!(", {} writes{wear}", words::times(gain.rate))
     };
-    columns.push((load(metrics.load()), "worst latency", Box::new(worst)));
-    let longest = |runs: &[&Run]| {
-        let all = runs.iter().filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten();
-        all.copied().reduce(f64::max).map(seconds)
+    let at = |fill: &str| {
+        let here = others().filter(|(_, other)| other.fill == fill).map(|(name, other)| {
+            let gain = other.gain.as_ref().filter(|gain| gain.policy != gain.baseline).map(gain).unwrap_or_default();
+            format!("{name} {}{gain}", words::name(other.recommendation)).trim_start().to_owned()
+        });
+        detail(&format!("At {}", spaced(fill)), here.collect::<Vec<_>>().join("; "))
     };
-    columns.push(("", "longest trim", Box::new(longest)));
-    let sum_of = |metric: &'static str, unit: Unit| -> FigureFunction<'_> {
-        Box::new(move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b).map(|sum| quantity(sum, unit)))
-    };
-    // A mean over several repeats; for one repeat, the count itself.
-    let once = runs.iter().filter_map(|run| samples(run, metrics::DISCARD_COMMANDS)).all(|counts| counts.len() == 1);
-    columns.push(("discards", if once { "counted" } else { "mean count" }, sum_of(metrics::DISCARD_COMMANDS, Unit::Count)));
-    columns.push(("", "bytes", sum_of(metrics::DISCARD_BYTES, Unit::Bytes)));
-    let titles = distinct(runs.iter().map(short_title));
-    let of = |title: &str| runs.iter().filter(|run| short_title(run) == title).collect::<Vec<_>>();
-    columns.retain(|(.., figure)| titles.iter().any(|title| figure(&of(title)).is_some()));
-    if metrics.jobs.is_empty() || columns.is_empty() {
-        return None;
-    }
-    let header: Vec<&str> = std::iter::once("policy").chain(columns.iter().map(|(_, header, _)| *header)).collect();
-    let mut table = Table::new("", &header);
-    table.groups = std::iter::once(String::new()).chain(columns.iter().map(|(group, ..)| (*group).to_owned())).collect();
-    for title in titles {
-        let runs = of(&title);
-        let cells = columns.iter().map(|(.., figure)| figure(&runs).unwrap_or_else(|| "-".to_owned()));
-        table.row(std::iter::once(title.clone()).chain(cells));
-        let policy = runs.first().map(|run| effective_policy(run));
-        let chosen = table.chosen.is_empty() && verdict.policy().is_some() && policy == verdict.policy();
-        if chosen {
-            table.chosen.push(table.rows.len() - 1);
-        }
-        table.row_uses.push(RowUse { drive: 0, needed: chosen || policy == Some(policy::NONE) });
-    }
-    Some(table)
+    distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }
 
-/// Notes: cost of deleting, first check, cautions.
-fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
+/// Policies that the screen names elsewhere, each with its meaning.
+fn other_policies<'a>(named: &Named<'a>) -> Vec<Note> {
+    let explained = |name: &str| match named.as_slice() {
+        [(_, only)] if only.comparison.has_months() => only.comparison.metrics.policies.contains(&name),
+        several => name == policy::BATCHED && several.len() > 1 || several.iter().any(|(_, verdict)| verdict.policy() == Some(name)),
+    };
+    let of = |verdict: &'a Verdict<'a>| {
+        let fills = verdict.other_fills.iter().map(|other| other.recommendation);
+        let named_elsewhere = fills.chain(assumptions::alternatives(verdict)).filter_map(|one| -> Option<&'a str> { one.policy() });
+        let measured = verdict.study().runs.iter().filter(|_| !verdict.comparison.has_months()).map(effective_policy);
+        let untried = verdict.study().untried.iter().filter_map(|one| match &one.part {
+            StudyPart::Policy { policy } => Some(policy.as_str()),
+            _ => None,
+        });
+        named_elsewhere.chain(measured).chain(untried).collect::<Vec<_>>()
+    };
+    let mentioned = distinct(named.iter().flat_map(|(_, verdict)| of(verdict)));
+    let others = mentioned.into_iter().filter(|name| !explained(name));
+    others.filter_map(|name| Some(detail(name, words::meaning(name)?.to_owned()))).collect()
+}
+
+/// Conditions of the figures.
+fn conditions(verdict: &Verdict<'_>, around: &Surroundings) -> Option<Note> {
     let study = verdict.study();
-    let mut notes = Vec::new();
-    // Without months, the reasons already include it.
-    if let Some((what, text)) =
-        verdict.deleting().filter(|_| !study.ageing.is_empty()).map(|deleting| words::deleting_reason(&deleting, false))
-    {
-        notes.push(Note { kind: NoteKind::Detail, label: what, text });
-    }
-    notes.extend(conditions(study));
-    notes.extend(assumptions::how_sure(&[(String::new(), verdict)]).map(|text| note(NoteKind::Other, "How sure", text)));
-    let place = place(study).unwrap_or_else(|| "PATH".to_owned());
-    // A path with quotes of its own gets no further quotes.
-    let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
-    let check = match verdict.comparison.misaligned() {
-        _ if environment(study, DRIVE_ABSENT).is_some() => "no drive answered here: these figures apply to no drive".to_owned(),
-        Some(times) => format!("alignment: a partition at sector 63 makes writes {}× slower", three_digits(times)),
-        None if verdict.is_without_trim() => "the drive has no TRIM: no policy has any effect".to_owned(),
-        None => format!("{doctor} tests whether TRIM reaches the drive"),
+    let Some(run) = study.ageing.first() else {
+        let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
+        return costs.then(|| detail("Figures", "costs only; gains over months (speed, wear) were not measured".to_owned()));
     };
-    notes.push(note(NoteKind::CheckFirst, "Check first", check));
+    let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
+    let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
+    let days = words::time_of_use(Some(all / daily.max(1e-9)));
+    let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
+    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
+    let stall = if study.runs.is_empty() { "" } else { "; stall: one append every 5 s" };
+    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % written a day{aged}{stall}", daily * 100.0)))
+}
+
+/// What comes after the confidence in one study: first check, caution, untried policies.
+fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
+    let study = verdict.study();
+    let doctor = format!("trimtab doctor {}", place(study));
+    let first = match verdict.comparison.misaligned() {
+        _ if environment(study, DRIVE_ABSENT).is_some() => {
+            note("First", "no drive answered here: these figures apply to no drive".to_owned())
+        }
+        Some(times) => command("First", doctor.clone(), &format!("does TRIM arrive? misaligned: {} slower", words::times(times))),
+        None if verdict.is_without_trim() => note("First", "the drive has no TRIM: no policy has any effect".to_owned()),
+        None => command("First", doctor.clone(), TRIM_ARRIVES),
+    };
+    let mut notes = vec![first];
+    notes.extend(caution(verdict).map(|text| note("Caution", text)));
+    notes.extend(untried(study).map(|text| note("Untried", text)));
     if verdict.recommendation == Recommendation::NoDifference {
         // Without months of use, it is no finding that nothing trims at all.
         let what = if study.ageing.is_empty() {
@@ -293,23 +262,9 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
         } else {
             "nothing; leave it as it is".to_owned()
         };
-        notes.push(note(NoteKind::Other, "Apply", what));
+        notes.push(note("Apply", what));
     }
-    notes.extend(caution(verdict).map(|text| note(NoteKind::Other, "Caution", text)));
-    notes.extend(untried(study).map(|text| note(NoteKind::Other, "Not tried", text)));
     notes
-}
-
-/// Conditions of the months' figures.
-pub(super) fn conditions(study: &Study) -> Option<Note> {
-    let run = study.ageing.first()?;
-    let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
-    let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
-    let days = words::time_of_use(Some(all / daily.max(1e-9)));
-    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
-    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; batched: weekly fstrim" } else { "" };
-    let text = format!("{days}, {:.0} % written a day{aged}{batched}", daily * 100.0);
-    Some(note(NoteKind::Condition, "Figures", text))
 }
 
 /// Untried policies, with the reason for the first that was possible.
@@ -323,12 +278,9 @@ fn untried(study: &Study) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// A policy that never finishes, or else the most serious warning, the recommended policy's
-/// first; and the number of other kinds of warnings.
+/// The most serious warning, the recommended policy's first, and the number of other kinds of
+/// warnings.
 fn caution(verdict: &Verdict<'_>) -> Option<String> {
-    if let Some(behind) = verdict.comparison.behind.first() {
-        return Some(format!("'{}' never finishes at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
-    }
     let chosen = verdict.policy();
     let warnings = verdict.study().all().flat_map(|run| run.warnings.iter().map(move |warning| (effective_policy(run), warning)));
     let worst: Vec<(&str, &Warning)> = warnings.filter(|(_, warning)| warning.severity >= Severity::Caution).collect();
@@ -340,23 +292,41 @@ fn caution(verdict: &Verdict<'_>) -> Option<String> {
     Some(format!("{whose}{}{others}", warning.text))
 }
 
-/// The mount point, quoted for a shell; `None` for a modelled drive.
-fn place(study: &Study) -> Option<String> {
-    let run = study.runs.first().filter(|run| run.target == TargetKind::Directory)?;
-    Some(quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)))
+/// The mount point, quoted for a shell; `MOUNTPOINT` for a modelled drive.
+fn place(study: &Study) -> String {
+    // The mount point is an absolute path, however the target was named.
+    let run = study.runs.first().filter(|run| run.target == TargetKind::Directory);
+    let mounted = run.map(|run| quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)));
+    mounted.unwrap_or_else(|| "MOUNTPOINT".to_owned())
 }
 
-/// The command that follows the verdict.
-fn command(verdict: &Verdict<'_>) -> Option<String> {
-    // The mount point is an absolute path, however the target was named.
-    let place = place(verdict.study()).unwrap_or_else(|| "MOUNTPOINT".to_owned());
-    if verdict.recommendation == Recommendation::Blocked {
-        return Some(format!("trimtab doctor {place}"));
+/// The commands to apply and to undo, the report, and the command that shows everything.
+fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
+    let mut notes = Vec::new();
+    match verdicts {
+        [only] if only.recommendation == Recommendation::Blocked => {
+            notes.push(command("Apply", format!("trimtab doctor {}", place(only.study())), ""));
+        }
+        [only] => notes.extend(only.policy().map(|policy| {
+            // With the tested settings, unless they are the defaults.
+            let tried = only.study().all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
+            command("Apply", format!("trimtab apply {tried} {} --dry-run", place(only.study())), "")
+        })),
+        _ => notes.push(command("Apply", "trimtab apply POLICY MOUNTPOINT --dry-run".to_owned(), "")),
     }
-    let policy = verdict.policy()?;
-    // With the tested settings, unless they are the defaults.
-    let tried = verdict.study().all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
-    Some(format!("trimtab apply {tried} {place} --dry-run"))
+    if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
+        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "restores the lines it changed in /etc"));
+    }
+    notes.extend(around.report.clone().map(|path| command("Report", path, "")));
+    let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
+    let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
+    let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
+    let (all, kept) = match &around.kept {
+        Some(id) => (format!("trimtab results show study:{id} --details"), "kept"),
+        None => ("the same command with --details".to_owned(), "not kept"),
+    };
+    notes.push(command(MORE, all, &format!("{runs} run{}{months}, {kept}", if runs == 1 { "" } else { "s" })));
+    notes
 }
 
 /// The policy of a run as `trimtab apply` takes it: `idle:budget=2ms`.
@@ -369,25 +339,18 @@ fn with_settings(run: &Run) -> String {
     }
 }
 
-fn more(study: &Study, around: &Surroundings) -> FullReportReference {
-    let runs = study.all().count();
-    let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
-    let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
-    let runs = format!("{runs} run{}{months}", if runs == 1 { "" } else { "s" });
-    let (command, kept) = match &around.kept {
-        Some(id) => (format!("trimtab results show study:{id} --details"), "kept"),
-        None => ("the same command with --details".to_owned(), "not kept"),
-    };
-    FullReportReference { label: "More".to_owned(), command, aside: format!("({runs}, {kept})"), is_whole: true }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::study::tests::fixtures::whole;
+    use crate::report::study::tests::fixtures::{three, whole};
+    use trimtab_sim::run::{Unit, metrics};
 
     fn shown(study: &Study) -> StudyAnswer {
-        answer(&Verdict::of(study), &Surroundings::default())
+        answer(&[&Verdict::of(study)], &Surroundings::default())
+    }
+
+    fn text_of(answer: &StudyAnswer, label: &str) -> String {
+        answer.notes.iter().find(|note| note.label == label).unwrap_or_else(|| panic!("no {label}: {answer:?}")).text.clone()
     }
 
     #[test]
@@ -397,27 +360,26 @@ mod tests {
             for run in study.runs.iter_mut().chain(&mut study.ageing) {
                 run.environment.extend(fields.iter().map(|(key, value)| Field::new(*key, *value)));
             }
-            shown(&study).notes
+            shown(&study)
         };
-        let check = |notes: &[Note]| notes.iter().find(|note| note.kind == NoteKind::CheckFirst).unwrap().text.clone();
-        let notes = with(&[(DRIVE_NOTICE, "vda is a virtual disk")]);
-        assert_eq!((notes[0].label.as_str(), notes[0].text.as_str()), ("Drive", "vda is a virtual disk"));
-        assert!(check(&notes).starts_with("alignment: a partition"));
-        let notes = with(&[(DRIVE_NOTICE, "tmpfs is a filesystem in memory"), (DRIVE_ABSENT, "yes")]);
-        assert_eq!(notes[0].text, "none: tmpfs is a filesystem in memory");
-        assert!(check(&notes).starts_with("no drive answered here"), "{notes:?}");
+        let answer = with(&[(DRIVE_NOTICE, "vda is a virtual disk")]);
+        assert_eq!((answer.notes[0].label.as_str(), answer.notes[0].text.as_str()), ("Drive", "vda is a virtual disk"));
+        assert_eq!(text_of(&answer, "First"), "trimtab doctor MOUNTPOINT");
+        let answer = with(&[(DRIVE_NOTICE, "tmpfs is a filesystem in memory"), (DRIVE_ABSENT, "yes")]);
+        assert_eq!(answer.notes[0].text, "none: tmpfs is a filesystem in memory");
+        assert!(text_of(&answer, "First").starts_with("no drive answered here"), "{answer:?}");
     }
 
     #[test]
     fn unsteady_rates_are_marked() {
-        let text = |answer: &StudyAnswer| format!("{:?} {:?}", answer.why, answer.tables);
+        let text = |answer: &StudyAnswer| format!("{:?} {:?}", answer.notes, answer.table);
         assert!(!text(&shown(&whole())).contains('~'));
         let mut study = whole();
         let run = study.ageing.iter_mut().find(|run| run.policy == policy::IDLE).unwrap();
         let warning = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, text: String::new(), facts: vec![] };
         run.warnings.push(warning);
         let answer = shown(&study);
-        let table = &answer.tables[0];
+        let table = answer.table.as_ref().unwrap();
         assert_eq!(table.groups[0], "~ not steady");
         let marked: Vec<&String> = table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
         assert_eq!(marked, ["36,200~"], "no other cell, and neither WAF nor life");
@@ -436,9 +398,9 @@ mod tests {
         let answer = shown(&study);
         // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong to the
         // tree.
-        let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
-        assert_eq!(row[1], "161 ms");
-        assert!(answer.why[0].contains("appends within 321 ms"), "twice as long: {:?}", answer.why);
+        let row = answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
+        assert_eq!(row[1], "161");
+        assert!(text_of(&answer, "Rule").contains("stall up to 321 ms"), "twice as long");
         let headline = words::headline(&Verdict::of(&study));
         assert!(headline.contains("680 ms during a batched trim, 161 ms during an idle one"), "{headline}");
     }
@@ -455,7 +417,7 @@ mod tests {
         };
         assert_eq!(named(&[]), "online or batched");
         assert_eq!((named(&[policy::BATCHED]), named(&[policy::ONLINE])), (policy::ONLINE, policy::BATCHED));
-        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "current setting");
+        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "keep");
     }
 
     #[test]
@@ -463,7 +425,8 @@ mod tests {
         let mut study = whole();
         study.runs.clear();
         let using = shown(&study).uses.remove(0);
-        assert_eq!((using.choice.as_str(), using.sure.as_str()), ("no policy yet", ""));
+        assert_eq!(using.choice, "no policy yet");
+        assert!(shown(&study).notes.iter().all(|note| note.label != "How sure"));
         assert!(using.meaning.contains("--questions deleting"), "{}", using.meaning);
         assert!(words::headline(&Verdict::of(&study)).contains("was not studied"));
     }
@@ -481,8 +444,8 @@ mod tests {
             study.ageing.iter_mut().filter(|run| run.policy == policy::IDLE).for_each(|run| run.metrics.push(metric.clone()));
             shown(&study).uses.remove(0).meaning
         };
-        assert_eq!(with(301_536.0), "trim in idle time, in small pieces; trims 6.98 % of the time");
-        assert_eq!(with(43_200.0), "trim in idle time, in small pieces");
+        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims 6.98 % of the time");
+        assert_eq!(with(43_200.0), "the trimtab daemon trims small pieces while the drive is idle");
     }
 
     #[test]
@@ -493,6 +456,32 @@ mod tests {
             run.environment.push(Field::new("mount.point", "/mnt/it's mine"));
         }
         study.target = "my dir".into();
-        assert_eq!(shown(&study).apply, [r"trimtab apply idle '/mnt/it'\''s mine' --dry-run"]);
+        assert_eq!(text_of(&shown(&study), "Apply"), r"trimtab apply idle '/mnt/it'\''s mine' --dry-run");
+    }
+
+    #[test]
+    fn untried_policy_is_not_said_to_gain_nothing() {
+        let mut studies = three();
+        let mut without = |left: &str| {
+            studies[0].runs.retain(|run| run.policy != left);
+            studies[0].ageing.retain(|run| run.policy != left);
+            Verdict::of(&studies[0]).policy()
+        };
+        assert_eq!((without("batched"), without("idle")), (Some("idle"), Some("adaptive")));
+        // Only online discard remains, which costs too much; batches come next.
+        assert_eq!(without("adaptive"), Some("batched"));
+    }
+
+    #[test]
+    fn every_policy_on_a_screen_is_explained() {
+        let studies = three();
+        let verdicts = Verdict::all(&studies);
+        let answer = answer(&verdicts.iter().collect::<Vec<_>>(), &Surroundings::default());
+        // The assumptions name online, which no drive uses.
+        assert!(text_of(&answer, "How sure").contains("online") && text_of(&answer, "online").contains("mount option"));
+        assert!(answer.uses[0].meaning.starts_with("the trimtab daemon"));
+        let one = shown(&studies[0]);
+        let rows = &one.table.as_ref().unwrap().rows;
+        assert!(rows.iter().all(|row| row[5] == words::means(&row[0]) && !row[5].is_empty()), "{rows:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A study as a report.
 
+use super::Surroundings;
 use super::phases::policy_title;
-use super::surroundings::Surroundings;
 use super::words::{self, spaced};
 use super::{assumptions, first_screen, months, phases, pictures, twin};
 use trimtab_sim::run::shown::{health, readable, readable_place};
@@ -11,15 +11,30 @@ use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, ageing, light_work};
 
-/// The report: the answer, the main pictures, and folded sections with everything else.
-pub(super) fn document(verdict: &Verdict<'_>, around: &Surroundings) -> Document {
-    let study = verdict.study();
-    Document {
-        title: format!("Trim policies on {}", study.target),
-        subtitle: subtitle(study),
-        answer: Some(first_screen::answer(verdict, around)),
-        sections: sections(verdict, around),
+/// The report: the answer, the main pictures of each drive, and folded sections with
+/// everything else.
+pub(super) fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Document {
+    let (title, subtitle, sections) = match verdicts {
+        [verdict] => (format!("Trim policies on {}", verdict.study().target), subtitle(verdict.study()), sections(verdict, around)),
+        several => (format!("Trim policies on {} drives", words::count(several.len()).to_lowercase()), Vec::new(), of_drives(several)),
+    };
+    let answer = first_screen::answer(&verdicts.iter().collect::<Vec<_>>(), around);
+    Document { title, subtitle, answer: Some(answer), sections }
+}
+
+/// The sections of each drive, under its name.
+fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
+    let mut all: Vec<Section> = Vec::new();
+    for verdict in verdicts {
+        let named = |section: Section| Section {
+            title: format!("{}: {}", first_screen::short_name(verdict), words::lower_first(&section.title)),
+            ..section
+        };
+        all.extend(sections(verdict, &Surroundings::default()).into_iter().map(named));
     }
+    // Folded sections of all drives come last.
+    all.sort_by_key(|section| section.folded);
+    all
 }
 
 /// The report without its answer.

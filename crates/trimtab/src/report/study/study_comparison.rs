@@ -1,7 +1,7 @@
 //! Compares studies: recommendations, matching runs, and pictures that combine them.
 
-use super::surroundings::Surroundings;
-use super::words::spaced;
+use super::Surroundings;
+use super::words::{self, spaced};
 use super::{first_screen, full_report, months, pictures};
 use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::compare::ComparisonOptions;
@@ -152,16 +152,17 @@ pub fn document(studies: &[LabelledStudy<'_>], options: &ComparisonOptions) -> D
     }
     let labels: Vec<&str> = studies.iter().map(|named| named.label).collect();
     let subtitle =
-        studies.iter().map(|named| format!("{} = {}: {}", named.label, named.id, first_screen::subject(named.verdict.study()))).collect();
+        studies.iter().map(|named| format!("{} = {}: {}", named.label, named.id, first_screen::subject(&[named.verdict]))).collect();
     Document { title: format!("Comparison of the studies {}", labels.join(", ")), subtitle, sections, ..Document::default() }
 }
 
 /// The recommendation of each study, with its reason.
 fn answers(studies: &[LabelledStudy<'_>]) -> Vec<SectionBlock> {
     let one = |named: &LabelledStudy<'_>| {
-        let answer = first_screen::answer(named.verdict, &Surroundings::default());
+        let answer = first_screen::answer(&[named.verdict], &Surroundings::default());
         let uses: Vec<String> = answer.uses.iter().map(RecommendationLine::in_words).collect();
-        let why = if answer.why.is_empty() { String::new() } else { format!(". Why: {}", answer.why.join("; ")) };
+        let why = words::why(named.verdict);
+        let why = if why.is_empty() { String::new() } else { format!(". Why: {}", why.join("; ")) };
         SectionBlock::Text(format!("{}, {} ({}): use {}{why}.", named.label, answer.subject, answer.origin, uses.join("; ")))
     };
     studies.iter().map(one).collect()

@@ -19,10 +19,10 @@ use trimtab_study::study::verdict::{Confidence, Rule, Verdict};
 /// The texts for a policy.
 struct PolicyWords {
     name: &'static str,
-    /// The action, for the first screen.
+    /// What trims the drive, for a table.
+    means: &'static str,
+    /// What trims the drive and when, for a line of the first screen.
     meaning: &'static str,
-    /// The action, for a screen with several drives.
-    short: &'static str,
     /// The action, as a sentence.
     advice: &'static str,
 }
@@ -30,38 +30,62 @@ struct PolicyWords {
 const POLICIES: [PolicyWords; 5] = [
     PolicyWords {
         name: policy::NONE,
-        meaning: "do not trim: it costs something here and gains nothing",
-        short: "do not trim: it costs something here and gains nothing",
+        means: "nothing",
+        meaning: "nothing trims the drive",
         advice: "Do not trim: over months it makes no measurable difference to this drive.",
     },
     PolicyWords {
         name: policy::ONLINE,
-        meaning: "let the filesystem discard as it frees (mount option discard)",
-        short: "when files are deleted (mount option discard)",
+        means: "mount option discard",
+        meaning: "the filesystem tells the drive at every delete (mount option discard)",
         advice: "Let the filesystem discard as it frees (mount option discard).",
     },
     PolicyWords {
         name: policy::BATCHED,
-        meaning: "trim periodically, not on every delete",
-        short: "periodically, not on every delete",
+        means: "weekly fstrim.timer",
+        meaning: "fstrim.timer trims all free space once a week",
         advice: "Trim in batches, not on every delete.",
     },
     PolicyWords {
         name: policy::ADAPTIVE,
-        meaning: "trim after writing three quarters of the free space",
-        short: "after enough writes",
+        means: "trimtab daemon, after writes",
+        meaning: "the trimtab daemon trims once 3/4 of the free space has been written",
         advice: "Trim after writing three quarters of the free space, not on every delete and not on a schedule.",
     },
     PolicyWords {
         name: policy::IDLE,
-        meaning: "trim in idle time, in small pieces",
-        short: "in pieces when idle",
+        means: "trimtab daemon, when idle",
+        meaning: "the trimtab daemon trims small pieces while the drive is idle",
         advice: "Trim in idle time, paced.",
     },
 ];
 
 fn words(policy: &str) -> Option<&'static PolicyWords> {
     POLICIES.iter().find(|words| words.name == policy)
+}
+
+/// What trims the drive under a policy, in a few words.
+pub(super) fn means(policy: &str) -> &'static str {
+    words(policy).map_or("", |words| words.means)
+}
+
+/// What trims the drive under a policy, and when.
+pub(super) fn meaning(policy: &str) -> Option<&'static str> {
+    words(policy).map(|words| words.meaning)
+}
+
+/// A ratio: `1.67×`.
+pub(super) fn times(ratio: f64) -> String {
+    format!("{}×", three_digits(ratio))
+}
+
+/// `Three`.
+pub(super) fn count(number: usize) -> String {
+    match number {
+        2 => "Two".to_owned(),
+        3 => "Three".to_owned(),
+        more => more.to_string(),
+    }
 }
 
 /// `40.4 s`.
@@ -89,7 +113,7 @@ pub(super) fn listed(words: &[&str]) -> String {
 }
 
 /// Shown if no assumption was varied.
-pub(super) const NOT_TESTED: &str = "sensitivity to assumptions not tested";
+const NOT_TESTED: &str = "other assumptions were not tested";
 /// Legend for [`NOT_STEADY`].
 pub(super) const NOT_STEADY_LEGEND: &str = "~ not steady";
 
@@ -132,9 +156,10 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
 /// The recommended policy and its meaning.
 pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     let (choice, meaning) = match verdict.recommendation {
-        Recommendation::Use(policy) => (policy, words(policy).map_or("", |words| words.meaning)),
+        Recommendation::Use(policy::NONE) => (policy::NONE, "do not trim: it costs something here and gains nothing"),
+        Recommendation::Use(policy) => (policy, meaning(policy).unwrap_or_default()),
         Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
-        Recommendation::NoDifference => ("current setting", "trimming makes no measurable difference here"),
+        Recommendation::NoDifference => ("keep", "your setting; no policy gains 5 % in writes or wear"),
         Recommendation::NeverDone => {
             ("no policy", "TRIM is so expensive here that not even a batched trim finishes before the next is due")
         }
@@ -153,15 +178,9 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     (choice, meaning.to_owned())
 }
 
-/// The meaning of a recommendation on a screen with several drives.
-pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
-    let policy = verdict.policy().and_then(words);
-    match (policy, verdict.time_trimming) {
-        (Some(policy), Some(time)) => format!("{}, trims {} % of the time", policy.short, three_digits(time.percent())),
-        (Some(policy), None) => policy.short.to_owned(),
-        (None, _) if verdict.recommendation == Recommendation::NoDifference => "trimming makes no difference".to_owned(),
-        (None, _) => choice(verdict).1,
-    }
+/// A recommendation of no policy in the table of several drives.
+pub(super) const fn in_table(recommendation: Recommendation) -> &'static str {
+    if matches!(recommendation, Recommendation::NoDifference) { "keep" } else { "-" }
 }
 
 /// The policies that take no measurably longer, of those that were tried.
@@ -171,7 +190,7 @@ fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
         (true, true) => ("online or batched", "online discard takes no measurable time"),
         (true, false) => (policy::ONLINE, "it takes no measurable time; 'batched' was not tried"),
         (false, true) => (policy::BATCHED, "it takes no measurable time; 'online' was not tried"),
-        (false, false) => ("current setting", "no tried policy takes measurable time"),
+        (false, false) => ("keep", "your setting; no tried policy takes measurable time"),
     }
 }
 
@@ -358,6 +377,11 @@ fn subject(cost: &OnlineCost<'_>) -> String {
     format!("{}'s {part}", cost.job)
 }
 
+/// "tree's 'delete-sync' takes 40.4 s, not 170 ms".
+pub(super) fn slower(cost: &OnlineCost<'_>) -> String {
+    format!("{} takes {}, not {}", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
+}
+
 /// "40.4 s instead of 170 ms".
 fn instead(cost: &OnlineCost<'_>) -> String {
     format!("{} instead of {}", seconds(cost.online_seconds), seconds(cost.none_seconds))
@@ -422,12 +446,11 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 /// The reasons in a few lines: the rule if months of use were studied, else the costs of the
 /// recommended policy.
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
-    let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("appends within {}; then most writes, least wear, simplest (ties: 5 %)", seconds(limit_seconds))
+            format!("stall up to {}; most writes, least wear, simplest; ties within 5 %", seconds(limit_seconds))
         }
-        Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
+        Rule::GainsNothing => "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned(),
         Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
         _ => return reasons(verdict),
     };
