@@ -44,7 +44,7 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
         notes.extend(excluded(only));
     }
     notes.extend(at_other_fills(&named));
-    notes.extend(conditions(first, around));
+    notes.extend(conditions(first, verdicts, around));
     notes.extend(other_policies(&named));
     notes.extend(tables::without_trimming(verdicts).filter(|_| verdicts.len() > 1).map(|text| detail("No TRIM", text)));
     notes.extend(assumptions::how_sure(&named).map(|text| note("How sure", text)));
@@ -225,18 +225,24 @@ fn other_policies<'a>(named: &Named<'a>) -> Vec<Note> {
 }
 
 /// Conditions of the figures.
-fn conditions(verdict: &Verdict<'_>, around: &Surroundings) -> Option<Note> {
+fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings) -> Option<Note> {
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
         return costs.then(|| detail("Figures", "costs only; gains over months (speed, wear) were not measured".to_owned()));
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
-    let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
-    let days = words::time_of_use(Some(all / daily.max(1e-9)));
+    let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
+    let days = words::time_of_use(Some(written / daily.max(1e-9)));
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
     let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
-    let stall = if study.runs.is_empty() { "" } else { "; stall: one append every 5 s" };
+    let stand_in =
+        |verdict: &&Verdict<'_>| verdict.study().runs.iter().any(|run| Field::find(&run.environment, "drive.aged-size").is_some());
+    let stall = match study.runs.is_empty() {
+        true => "",
+        false if all.iter().any(stand_in) => "; stall: one append every 5 s, drives above 130 GB as 32 GB",
+        false => "; stall: one append every 5 s",
+    };
     Some(detail("Figures", format!("{fill} full, {days}, {:.0} % written a day{aged}{stall}", daily * 100.0)))
 }
 
