@@ -21,6 +21,8 @@ pub const MORE: &str = "More";
 const TRIM_ARRIVES: &str = "does TRIM reach your drive?";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
+/// Behind the command that applies a policy.
+const PREVIEW: &str = "a preview; applies without --dry-run";
 /// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
 
@@ -198,7 +200,7 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
             let gain = other.gain.as_ref().filter(|gain| gain.policy != gain.baseline).map(gain).unwrap_or_default();
             format!("{name} {}{gain}", words::name(other.recommendation)).trim_start().to_owned()
         });
-        detail(&format!("At {}", spaced(fill)), here.collect::<Vec<_>>().join("; "))
+        detail(&format!("At {}", spaced(fill)), format!("full: {}", here.collect::<Vec<_>>().join("; ")))
     };
     distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }
@@ -229,7 +231,7 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| detail("Figures", "costs only; gains over months (speed, wear) were not measured".to_owned()));
+        return costs.then(|| detail("Figures", "slowdowns only; gains over months (speed, wear) were not measured".to_owned()));
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
@@ -240,10 +242,10 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
         |verdict: &&Verdict<'_>| verdict.study().runs.iter().any(|run| Field::find(&run.environment, "drive.aged-size").is_some());
     let stall = match study.runs.is_empty() {
         true => "",
-        false if all.iter().any(stand_in) => "; stall: one append every 5 s, drives above 130 GB as 32 GB",
-        false => "; stall: one append every 5 s",
+        false if all.iter().any(stand_in) => "; stall: longest append, one every 5 s, on 32 GB of drives over 130 GB",
+        false => "; stall: longest append, one every 5 s",
     };
-    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % written a day{aged}{stall}", daily * 100.0)))
+    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % of the drive written a day{aged}{stall}", daily * 100.0)))
 }
 
 /// What comes after the confidence in one study: first check, caution, untried policies.
@@ -254,7 +256,7 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
         _ if environment(study, DRIVE_ABSENT).is_some() => {
             note("First", "no drive answered here: these figures apply to no drive".to_owned())
         }
-        Some(times) => command("First", doctor.clone(), &format!("does TRIM arrive? misaligned: {} slower", words::times(times))),
+        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; misaligned: {} slower", words::times(times))),
         None if verdict.is_without_trim() => note("First", "the drive has no TRIM: no policy has any effect".to_owned()),
         None => command("First", doctor.clone(), TRIM_ARRIVES),
     };
@@ -316,22 +318,26 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
         [only] => notes.extend(only.policy().map(|policy| {
             // With the tested settings, unless they are the defaults.
             let tried = only.study().all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
-            command("Apply", format!("trimtab apply {tried} {} --dry-run", place(only.study())), "")
+            command("Apply", format!("trimtab apply {tried} {} --dry-run", place(only.study())), PREVIEW)
         })),
-        _ => notes.push(command("Apply", "trimtab apply POLICY MOUNTPOINT --dry-run".to_owned(), "")),
+        several => {
+            let policies = distinct(several.iter().filter_map(|verdict| verdict.policy()));
+            let policy = if let [one] = policies[..] { one } else { "POLICY" };
+            notes.push(command("Apply", format!("trimtab apply {policy} MOUNTPOINT --dry-run"), PREVIEW));
+        }
     }
     if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
-        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "restores the lines it changed in /etc"));
+        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "puts back the lines it changed in /etc; stops no daemon"));
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
     let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
     let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
     let (all, kept) = match &around.kept {
-        Some(id) => (format!("trimtab results show study:{id} --details"), "kept"),
-        None => ("the same command with --details".to_owned(), "not kept"),
+        Some(id) => (format!("trimtab results show study:{id} --details"), "saved"),
+        None => ("the same command with --details".to_owned(), "not saved"),
     };
-    notes.push(command(MORE, all, &format!("{runs} run{}{months}, {kept}", if runs == 1 { "" } else { "s" })));
+    notes.push(command(MORE, all, &format!("{runs} run{}{months} {kept}", if runs == 1 { "" } else { "s" })));
     notes
 }
 

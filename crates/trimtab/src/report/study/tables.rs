@@ -102,17 +102,17 @@ fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
         ("", "drive"),
         ("", "USE"),
         (stall, "with"),
-        (stall, "was"),
+        (stall, "weekly"),
         (writes, "with"),
-        (writes, "was"),
+        (writes, "weekly"),
         (writes, "ratio"),
         ("", "wear"),
         ("", "name"),
     ];
     let mut table = grouped(&columns, false);
     let weekly = named.iter().all(|(_, verdict)| baseline(&verdict.comparison.metrics) == policy::BATCHED);
-    let was = if weekly { "with weekly fstrim (batched), which most systems run" } else { "with weekly fstrim, or without trimming" };
-    table.caption = format!("was: {was}");
+    let trimmed = if weekly { "fstrim.timer (batched), as on most systems" } else { "fstrim.timer (batched), or no trimming" };
+    table.caption = format!("weekly: {trimmed}; ratio and wear: against it");
     table.remarks = true;
     rows.into_iter().for_each(|(row, _)| table.row(row));
     table
@@ -181,8 +181,8 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let runs = &metrics.study.runs;
     let mut columns: Vec<(&str, &str, FigureFunction<'_>)> = Vec::new();
     let (foreground, scale) = match runs.iter().filter_map(|run| mean(run, FOREGROUND)).all(|seconds| seconds < MILLISECONDS_BELOW) {
-        true => ("foreground, ms", 1e3),
-        false => ("foreground, s", 1.0),
+        true => ("run time, ms", 1e3),
+        false => ("run time, s", 1.0),
     };
     for job in &metrics.jobs {
         let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND));

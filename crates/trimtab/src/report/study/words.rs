@@ -49,7 +49,7 @@ const POLICIES: [PolicyWords; 5] = [
     PolicyWords {
         name: policy::ADAPTIVE,
         means: "trimtab daemon, after writes",
-        meaning: "the trimtab daemon trims once 3/4 of the free space has been written",
+        meaning: "the trimtab daemon trims when writes reach 3/4 of the free space",
         advice: "Trim after writing three quarters of the free space, not on every delete and not on a schedule.",
     },
     PolicyWords {
@@ -113,7 +113,7 @@ pub(super) fn listed(words: &[&str]) -> String {
 }
 
 /// Shown if no assumption was varied.
-const NOT_TESTED: &str = "other assumptions were not tested";
+const NOT_TESTED: &str = "no other assumptions were tested";
 /// Legend for [`NOT_STEADY`].
 pub(super) const NOT_STEADY_LEGEND: &str = "~ not steady";
 
@@ -377,9 +377,9 @@ fn subject(cost: &OnlineCost<'_>) -> String {
     format!("{}'s {part}", cost.job)
 }
 
-/// "tree's 'delete-sync' takes 40.4 s, not 170 ms".
+/// "tree's 'delete-sync' takes 40.4 s; 170 ms without discards".
 pub(super) fn slower(cost: &OnlineCost<'_>) -> String {
-    format!("{} takes {}, not {}", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
+    format!("{} takes {}; {} without discards", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
 }
 
 /// "40.4 s instead of 170 ms".
@@ -437,7 +437,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
         None => "",
         Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
         Some(LatencyDoubt::TooFew) => " (too few to tell)",
-        Some(LatencyDoubt::MayBeChance) => " (may be chance)",
+        Some(LatencyDoubt::MayBeChance) => " (difference may be chance)",
         Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often)",
         Some(LatencyDoubt::LongMoreOften) => " (long ones more often)",
     }
@@ -448,7 +448,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("stall up to {}; most writes, least wear, simplest; ties within 5 %", seconds(limit_seconds))
+            format!("stall up to {}; then by writes, wear, simplicity; less than 5 % is a tie", seconds(limit_seconds))
         }
         Rule::GainsNothing => "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned(),
         Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
