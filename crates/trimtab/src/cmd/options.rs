@@ -6,7 +6,6 @@ use clap::builder::PossibleValue;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::{Context, OutputOptions};
-use trimtab_linux::target::block::EngineChoice;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
@@ -154,23 +153,6 @@ fn rate(text: &str) -> Result<f64, String> {
 /// A command-line value of a type that another crate defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<T>(pub T);
-
-impl ValueEnum for Choice<EngineChoice> {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self(EngineChoice::Auto), Self(EngineChoice::Uring), Self(EngineChoice::Threads)]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self.0 {
-            EngineChoice::Auto => PossibleValue::new("auto").help(
-                "io_uring, or threads without it; blocking calls for a single operation in flight where the filesystem would hand it to \
-                 a thread anyway",
-            ),
-            EngineChoice::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
-            EngineChoice::Threads => PossibleValue::new("threads").help("Threads with blocking calls"),
-        })
-    }
-}
 
 impl ValueEnum for Choice<Fsync> {
     fn value_variants<'a>() -> &'a [Self] {

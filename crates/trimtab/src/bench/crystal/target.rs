@@ -61,8 +61,8 @@ impl CrystalTarget {
             bytes_in_flight_max,
             seed: request.seed,
             verify: request.verify,
-            engine: request.engine,
             direct: request.direct,
+            ..BlockOptions::default()
         };
         let opening = Opening { request, context, settings, workload, options };
         let target = match spec {

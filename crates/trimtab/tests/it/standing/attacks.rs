@@ -293,7 +293,7 @@ fn files_that_are_named_beside_an_attacker() {
     attack("bench crystal --destroy", &["out"], |ground, home| {
         let file = ground.path("out");
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];
-        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--cdm-text", &ground.path("text")], &quick[..]].concat(), home, None)
+        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--picture", &ground.path("bars.svg")], &quick[..]].concat(), home, None)
     });
 }
 
