@@ -2,6 +2,7 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
+use crate::postmark::execution::dir_options;
 use crate::postmark::{details, memory};
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
@@ -15,7 +16,7 @@ use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::runner::together;
 use trimtab_linux::session::safety::{self, Workspace};
-use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget, Fsync};
+use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
@@ -146,15 +147,7 @@ pub fn run(request: &PostmarkBenchRequest, context: &Context) -> anyhow::Result<
     request.model.check(&spec)?;
     let settings = &request.settings;
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
-    let options = DirOptions {
-        write_block: settings.write_block,
-        read_block: settings.read_block,
-        calls,
-        fsync: request.fsync,
-        direct: request.direct,
-        ..DirOptions::default()
-    };
+    let options = DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(settings) };
     options.check().map_err(UsageError::new)?;
     memory::check(settings, request.threads)?;
     let job = PostmarkJob { request, options };

@@ -36,7 +36,7 @@ pub struct PostmarkResult {
 /// Executes the runs of a session.
 pub trait Runner {
     /// Executes one run with its progress on `out`. A failed run cleans up.
-    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult>;
+    fn run(&mut self, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkResult>;
 }
 
 /// The end of a session.
@@ -49,7 +49,7 @@ pub struct SessionEnd {
 /// Outputs of a session.
 pub struct SessionOutput<'a> {
     /// Standard output of the original.
-    pub out: &'a mut (dyn Write + Send),
+    pub out: &'a mut dyn Write,
     /// Complaints, one line each.
     pub complain: &'a mut dyn FnMut(&str),
     /// Send the output of `!` commands to standard error, because standard output is used

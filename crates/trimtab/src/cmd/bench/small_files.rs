@@ -3,10 +3,12 @@
 use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::small_files::PostmarkBenchRequest;
 use crate::cmd::options::{Choice, SafetyArgs};
-use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
-use trimtab_drive::units::Bytes;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
+
+/// Largest number of streams, each of which is a thread.
+const THREADS_MAX: i64 = 1024;
 
 /// Run PostMark's operations with ordinary options: create, read, append to and delete many
 /// small files.
@@ -83,11 +85,11 @@ pub struct WorkloadArgs {
     bias_create: i8,
     /// Start at most N transactions a second in each stream. Latency then counts from the due
     /// time of a transaction.
-    #[arg(long, value_name = "N", value_parser = rate_option)]
+    #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// Run N independent streams at once, each with all these files and transactions and its own
     /// seed.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: u32,
 }
 
@@ -106,9 +108,15 @@ impl WorkloadArgs {
             buffering: self.buffered,
             bias_read: u8::try_from(self.bias_read).ok(),
             bias_create: u8::try_from(self.bias_create).ok(),
-            interval: self.rate.and_then(interval_of_rate),
+            interval: self.rate.map(|rate| Nanos(((1e9 / rate).round() as u64).max(1))),
         }
     }
+}
+
+/// Transactions per second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
+    rate.ok_or_else(|| "expected transactions a second, from 0.000001 to 1000000000".to_owned())
 }
 
 fn sizes(text: &str) -> Result<(u32, u32), String> {
