@@ -276,7 +276,7 @@ impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
         if let Some(rounds) = &mut self.rounds {
             rounds.phase_ended(recorder);
             if self.phases > 0 && self.phases.is_multiple_of(self.phases_of_a_round) {
-                rounds.round_ended();
+                rounds.passes.rounds += 1;
             }
         }
         self.phases += 1;

@@ -6,7 +6,6 @@ use crate::postmark::execution::dir_options;
 use crate::postmark::{details, memory};
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,7 +14,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::runner::together;
-use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
@@ -85,8 +84,7 @@ impl PostmarkJob<'_> {
     fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
-        let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
-        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+        let (workspace, observer) = finish::begin(context, self.request.reserve, path, "bench postmark", &plan)?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {
@@ -114,14 +112,7 @@ impl PostmarkJob<'_> {
         }
         let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
-        let job = modelled::ModelledJob {
-            target: &self.request.target,
-            workload_name: "postmark",
-            workload: &mut tries,
-            header,
-            metrics: |_| Vec::new(),
-        };
-        let (mut run, end) = modelled::run(&self.request.model, context, name, job)?;
+        let (mut run, end) = modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
         details::add(&mut run, &self.request.settings, &[tries.finished()]);
         Ok((run, end))
     }

@@ -3,21 +3,18 @@
 pub mod archive;
 
 use super::finish::{self, ProgressWatch};
-use super::modelled::{self, ModelledJob};
+use super::modelled;
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::discard_option::DiscardOption;
+use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::session::safety::names::ARCHIVE;
-use trimtab_linux::session::safety::{self, Workspace};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::null::NullFiles;
@@ -118,14 +115,7 @@ pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode>
         TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
         TargetSpec::Drive(name) => {
             let header = header(request, &source, TargetKind::ModelledVolume);
-            let job = ModelledJob {
-                target: &request.target,
-                workload_name: "tree",
-                workload: &mut workload.clone(),
-                header,
-                metrics: tree::metrics,
-            };
-            (modelled::run(&request.model, context, name, job)?, None)
+            (modelled::run(&request.model, context, name, &mut workload.clone(), header, tree::metrics)?, None)
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
         other => {
@@ -151,17 +141,13 @@ fn on_directory(
     mut workload: Tree,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
-    let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
-    workspace.require_on(observer.place().mount.as_ref())?;
+    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench tree", &workload.plan())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
     let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
     let mut header = header(request, source, TargetKind::Directory);
-    let discard = observer.place().mount.as_ref().map(DiscardOption::of);
-    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
-    let online = discard.is_some_and(|discard| discard.is_on());
+    let online = finish::note_discard(&mut header, &observer);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
     let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
     let outcome = files::run(&mut workload, &mut target, &mut events);

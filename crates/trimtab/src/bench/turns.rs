@@ -4,7 +4,7 @@
 //! The order is reversed each time (A B, B A, A B), so that neither always comes second.
 
 use crate::store::RunId;
-use crate::store::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::shape::comparison::{self, VERSION};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let compared = against(sides[0], sides[1], &options);
     let warnings = warnings(&sides);
     let line = summary(&sides, &compared, options.confidence).context("the two runs share no figure")?;
-    let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
+    let shape = comparison::document(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
     context.report("comparison", VERSION, &shape, || trimtab_linux::output::lines::prose(&line))?;
     // One warning of each kind: the runs' own reports were not shown.
     let mut seen = std::collections::BTreeSet::new();

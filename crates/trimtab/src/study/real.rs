@@ -321,11 +321,6 @@ impl<'a> RealRig<'a> {
         }
         Ok(end)
     }
-
-    fn restore_option(&self, changed: Option<DiscardChange>) -> anyhow::Result<()> {
-        let Some(changed) = changed else { return Ok(()) };
-        changed.restore().context("cannot restore the mount options")
-    }
 }
 
 impl Rig for RealRig<'_> {
@@ -389,7 +384,7 @@ impl Rig for RealRig<'_> {
         // Before the run is stored, so that output and store agree.
         self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
         self.remove_run(&name);
-        self.restore_option(changed)?;
+        changed.map_or(Ok(()), |changed| changed.restore().context("cannot restore the mount options"))?;
         Ok(assembled)
     }
 }

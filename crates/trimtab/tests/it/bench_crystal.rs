@@ -209,7 +209,7 @@ fn bad_input_is_one_clear_line() {
         (vec!["--bytes", "0", place], 2, "a pass must end"),
         (vec!["--compressible", "101", place], 2, "101"),
         (vec!["--data", "much", place], 2, "much"),
-        (vec!["--profile", "cdm4", place], 2, "cdm8, cdm3 and nvme"),
+        (vec!["--profile", "cdm4", place], 2, "expected cdm8, cdm3 or nvme"),
         (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),
         (vec!["null:1MB"], 2, "tests need 1.07 GB"),
         (vec!["drive:no-such-drive"], 1, "no-such-drive"),

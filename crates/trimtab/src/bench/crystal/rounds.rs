@@ -10,7 +10,8 @@ use trimtab_sim::workload::crystal::figures;
 /// A series of rounds.
 #[derive(Debug, Default)]
 pub struct CrystalRounds {
-    passes: Passes,
+    /// The passes.
+    pub passes: Passes,
     /// Bytes written, including preparations.
     pub written: Bytes,
 }
@@ -21,11 +22,6 @@ impl CrystalRounds {
     pub fn phase_ended(&mut self, recorder: &mut Recorder) {
         self.written = recorder.written();
         self.passes.phase_ended(recorder, self.written);
-    }
-
-    /// Called when a round has ended.
-    pub fn round_ended(&mut self) {
-        self.passes.rounds += 1;
     }
 
     /// Leaves out an interrupted pass.

@@ -2,12 +2,14 @@
 
 use super::SecondTargetArgs;
 use crate::bench::crystal::CrystalRequest;
-use crate::cmd::options::{DestroyArgs, SafetyArgs};
+use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::crystal::Profile;
+
+const PROFILES: &[(&str, Profile)] = &[("cdm8", Profile::Cdm8), ("cdm3", Profile::Cdm3), ("nvme", Profile::Nvme)];
 
 /// Run CrystalDiskMark's tests: sequential and random reads and writes of a test file.
 #[derive(Debug, clap::Args)]
@@ -33,7 +35,7 @@ pub struct BenchCrystalArgs {
     #[arg(default_value = ".")]
     pub(super) target: String,
     /// Run the tests of this profile.
-    #[arg(long, default_value = "cdm8", value_parser = parse_profile, value_name = "cdm8|cdm3|nvme")]
+    #[arg(long, default_value = "cdm8", value_parser = one_of(PROFILES))]
     profile: Profile,
     /// Size of the test file, or of the used part of a device.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
@@ -90,10 +92,6 @@ pub struct BenchCrystalArgs {
 enum Direction {
     Read,
     Write,
-}
-
-fn parse_profile(text: &str) -> Result<Profile, String> {
-    text.parse().map_err(|_| "the profiles are cdm8, cdm3 and nvme".to_owned())
 }
 
 impl BenchCrystalArgs {

@@ -2,7 +2,7 @@
 
 use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::small_files::PostmarkBenchRequest;
-use crate::cmd::options::{Choice, SafetyArgs};
+use crate::cmd::options::{FSYNC, SafetyArgs, number, one_of};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -33,8 +33,8 @@ pub struct BenchPostmarkArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// Make written files durable: never, or before closing each one.
-    #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
-    fsync: Choice<Fsync>,
+    #[arg(long, default_value = "never", value_parser = one_of(FSYNC))]
+    fsync: Fsync,
     /// Bypass the page cache, except for parts that are not whole aligned blocks.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
@@ -115,8 +115,7 @@ impl WorkloadArgs {
 
 /// Transactions per second.
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
-    rate.ok_or_else(|| "expected transactions a second, from 0.000001 to 1000000000".to_owned())
+    number(text, 1e-6..=1e9, "transactions a second, from 0.000001 to 1000000000")
 }
 
 fn sizes(text: &str) -> Result<(u32, u32), String> {
@@ -137,7 +136,7 @@ impl BenchPostmarkArgs {
             tries: self.tries,
             threads: self.workload.threads,
             settings: self.workload.settings(),
-            fsync: self.fsync.0,
+            fsync: self.fsync,
             direct: self.direct,
             model: self.model.options(),
             reserve: self.safety.reserve,
