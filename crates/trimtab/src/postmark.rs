@@ -11,8 +11,8 @@ pub mod memory;
 pub mod session;
 
 use self::config::PostmarkConfig;
-use self::execution::{PostmarkRunRecord, PostmarkRunner};
-use self::session::{DEFAULT_FILE, Session, SessionOutput};
+use self::execution::PostmarkRunRecord;
+use self::session::{DEFAULT_FILE, PostmarkResult, Session, SessionOutput};
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
@@ -55,7 +55,8 @@ pub fn run(file: Option<&Path>, keep: bool, context: &Context) -> anyhow::Result
 
 /// Runs the session; returns true if a run failed.
 fn session(file: Option<&Path>, keep: bool, context: &Context, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
-    let mut finished = |record: PostmarkRunRecord| -> anyhow::Result<()> {
+    let mut live = |config: &PostmarkConfig, out: &mut dyn Write| {
+        let record = execution::run(context, config, keep, out)?;
         if context.json || keep || !context.quiet {
             let run = record.to_run();
             let id = if keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
@@ -66,19 +67,17 @@ fn session(file: Option<&Path>, keep: bool, context: &Context, shapes: &mut Vec<
                 context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
             }
         }
-        Ok(())
+        Ok(PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.counts.out_of_files })
     };
     let mut classic: Box<dyn Write> =
         if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
     let mut complain = |text: &str| trimtab_linux::output::complain(text);
     let voice = SessionOutput { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
-    let mut live = PostmarkRunner { context, observe: keep, finished: &mut finished };
     let file = file.unwrap_or(Path::new(DEFAULT_FILE));
     let ended = Session::new(PostmarkConfig::default(), voice, &mut live).execute(file, &mut BufReader::new(InterruptibleInput));
     match ended {
         Err(_) if interrupt::requested() => Err(InterruptError.into()),
-        Err(error) => Err(error),
-        Ok(ended) => Ok(ended.failed),
+        ended => ended,
     }
 }
 

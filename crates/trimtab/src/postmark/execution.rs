@@ -6,7 +6,6 @@ use super::config::PostmarkConfig;
 use super::details;
 use super::directories::{Locations, LockedDirectory, Names, Obstacles, hold};
 use super::memory;
-use super::session::{PostmarkResult, Runner};
 use crate::store::recipe::starts_now;
 use anyhow::{Context as _, bail};
 use std::io::Write;
@@ -70,35 +69,17 @@ impl PostmarkRunRecord {
     }
 }
 
-/// Runs PostMark in the user's directories.
-pub struct PostmarkRunner<'a> {
-    /// The context of the command.
-    pub context: &'a Context,
-    /// Observe the machine and its other activity.
-    pub observe: bool,
-    /// Receives every run that ended normally.
-    pub finished: &'a mut dyn FnMut(PostmarkRunRecord) -> anyhow::Result<()>,
-}
-
-impl Runner for PostmarkRunner<'_> {
-    fn run(&mut self, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkResult> {
-        let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
-        let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
-        let mut record = run(self.context, config, out)?;
-        record.surroundings = observer.map(|observer| observer.finish(None));
-        let finished = PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.counts.out_of_files };
-        (self.finished)(record)?;
-        Ok(finished)
-    }
-}
-
 /// The system calls of PostMark.
 pub fn dir_options(settings: &PostmarkSettings) -> DirOptions {
     let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
     DirOptions { write_block: settings.write_block, read_block: settings.read_block, calls, ..DirOptions::default() }
 }
 
-fn run(context: &Context, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkRunRecord> {
+/// Runs PostMark in the user's directories; with `observe`, the machine and its other activity
+/// are recorded.
+pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut dyn Write) -> anyhow::Result<PostmarkRunRecord> {
+    let observer = observe.then(|| Observer::start(config.first_location())).transpose();
+    let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
     memory::check(&settings, 1)?;
@@ -133,7 +114,7 @@ fn run(context: &Context, config: &PostmarkConfig, out: &mut dyn Write) -> anyho
         counts,
         stamps: announcer.stamps(),
         recorded,
-        surroundings: None,
+        surroundings: observer.map(|observer| observer.finish(None)),
     })
 }
 

@@ -50,7 +50,7 @@ struct Scripted {
     now: i64,
 }
 
-impl Runner for Scripted {
+impl Scripted {
     fn run(&mut self, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkResult> {
         let settings = config.run_settings();
         let mut seconds = || {
@@ -74,8 +74,8 @@ fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let mut complain = |text: &str| complaints.push(text.to_owned());
     let voice = SessionOutput { out: &mut out, complain: &mut complain, shell_to_stderr: true };
     let mut runner = Scripted { clock: clock.iter().copied().collect(), now: 0 };
-    let ended = Session::new(PostmarkConfig::default(), voice, &mut runner).execute(file, &mut input.as_bytes()).unwrap();
-    assert!(!ended.failed);
+    let mut run = |config: &PostmarkConfig, out: &mut dyn Write| runner.run(config, out);
+    assert!(!Session::new(PostmarkConfig::default(), voice, &mut run).execute(file, &mut input.as_bytes()).unwrap());
     (String::from_utf8(out).unwrap(), complaints)
 }
 
