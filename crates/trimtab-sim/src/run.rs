@@ -266,6 +266,14 @@ pub struct Warning {
     pub text: String,
 }
 
+impl Warning {
+    /// A warning without figures.
+    #[must_use]
+    pub fn new(code: &str, severity: Severity, text: String) -> Self {
+        Self { code: code.into(), severity, facts: Vec::new(), text }
+    }
+}
+
 /// Result of one workload on one target under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -160,7 +160,6 @@ pub struct Edit {
 
 impl Edit {
     /// A unified diff with one hunk.
-    #[must_use]
     pub fn diff(&self) -> String {
         const AROUND: usize = 3;
         let lines = |text: &Option<String>| text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();

@@ -126,7 +126,7 @@ pub fn run(command: CliCommand, whole: clap::Command, context: &Context) -> anyh
         CliCommand::Study(args) => study::run(&args, context),
         CliCommand::Bench(args) => bench::run(args, context),
         CliCommand::Sweep(args) => sweep::run(&args, context),
-        CliCommand::Postmark(args) => postmark::run(args, context),
+        CliCommand::Postmark(args) => postmark::run(&args, context),
         CliCommand::Drive(args) => drive::run(args, context),
         CliCommand::Doctor(args) => doctor::run(&args, context),
         CliCommand::Results(args) => results::run(&args, context),

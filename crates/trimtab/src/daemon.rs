@@ -29,8 +29,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{Task, TaskContext, say};
@@ -71,8 +70,6 @@ struct Worker {
     /// The daemon controls the filesystem's own discards; a remount can end this.
     steered: bool,
     control: Arc<Control>,
-    gone: Arc<AtomicBool>,
-    figures: Arc<Mutex<Figures>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -144,23 +141,12 @@ fn only_one() -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// A signal as a file descriptor to poll.
-struct SignalPipe {
-    read: UnixStream,
-}
-
-impl SignalPipe {
-    fn new(signal: i32) -> std::io::Result<Self> {
-        let (read, write) = UnixStream::pair()?;
-        read.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal, write)?;
-        Ok(Self { read })
-    }
-
-    /// True if the signal arrived since the last call.
-    fn came(&self) -> bool {
-        drained(&self.read)
-    }
+/// A socket that gets data when the signal arrives.
+fn signal_pipe(signal: i32) -> std::io::Result<UnixStream> {
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal, write)?;
+    Ok(read)
 }
 
 /// Empties the socket; true if it had data.
@@ -175,17 +161,14 @@ fn drained(mut socket: &UnixStream) -> bool {
 
 impl Daemon {
     fn serve(&mut self) -> anyhow::Result<()> {
-        let signals = [SIGTERM, SIGINT, SIGHUP, SIGUSR1].map(SignalPipe::new);
-        let [term, int, hup, usr1] = signals;
-        let (term, int, hup, usr1) = (term?, int?, hup?, usr1?);
+        let (term, int, hup, usr1) = (signal_pipe(SIGTERM)?, signal_pipe(SIGINT)?, signal_pipe(SIGHUP)?, signal_pipe(SIGUSR1)?);
         let mounts = self.root.open(Path::new("/proc/self/mountinfo")).context("cannot open the mount table")?;
         self.ended.0.set_nonblocking(true)?;
         self.reconcile()?;
         notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
         loop {
             let mut fds = vec![PollFd::from_borrowed_fd(mounts.as_fd(), PollFlags::PRI)];
-            fds.extend([&term, &int, &hup, &usr1].map(|s| PollFd::new(&s.read, PollFlags::IN)));
-            fds.push(PollFd::new(&self.ended.0, PollFlags::IN));
+            fds.extend([&term, &int, &hup, &usr1, &self.ended.0].map(|socket| PollFd::new(socket, PollFlags::IN)));
             let again = (!self.asked.is_empty()).then_some(ASK_AGAIN);
             let timeout = self.until_metrics().into_iter().chain(again).min();
             let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
@@ -194,13 +177,13 @@ impl Daemon {
                 Err(error) => return Err(std::io::Error::from(error)).context("cannot wait"),
             }
             let mounts_changed = fds[0].revents().intersects(PollFlags::PRI | PollFlags::ERR);
-            if term.came() || int.came() {
+            if drained(&term) || drained(&int) {
                 break;
             }
-            if hup.came() {
+            if drained(&hup) {
                 self.reload();
             }
-            if usr1.came() {
+            if drained(&usr1) {
                 self.workers.iter().for_each(|w| w.control.force());
             }
             let ended = drained(&self.ended.0);
@@ -262,7 +245,7 @@ impl Daemon {
         }
         // A thread that ended for good (always refused) stays in the list, so that it is not
         // started again each time.
-        let came_back = |w: &Worker| w.gone.load(Ordering::Relaxed) && w.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        let came_back = |w: &Worker| w.control.is_gone() && w.thread.as_ref().is_some_and(JoinHandle::is_finished);
         self.workers.retain(|w| w.thread.is_some() && !came_back(w));
         self.asked.retain(|one| wanted.iter().any(|(m, r)| m.id == one.mount.id && m.dev == one.mount.dev && *r == one.rule));
         for (mount, rule) in wanted {
@@ -306,7 +289,7 @@ impl Daemon {
             let patience = if started { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             let silent = worker.check.as_mut().is_some_and(|check| !check.answers_within(patience));
             worker.check = worker.check.take().filter(|_| silent);
-            worker.figures.lock().unwrap_or_else(PoisonError::into_inner).silent = silent;
+            worker.control.figures().silent = silent;
         }
     }
 
@@ -318,7 +301,6 @@ impl Daemon {
             Err(error) => return self.say_once(format!("{error:#}")),
         };
         say(&task.introduction());
-        let (figures, gone) = (task.figures(), task.gone());
         let ended = match self.ended.1.try_clone() {
             Ok(socket) => socket,
             Err(error) => return say(&format!("{}: {error}", mount.mount_point.display())),
@@ -338,8 +320,6 @@ impl Daemon {
                     steered: selection::is_steered(&self.root, mount, &rule),
                     rule,
                     control,
-                    gone,
-                    figures,
                     thread: Some(thread),
                 });
             }
@@ -383,7 +363,7 @@ impl Daemon {
     }
 
     fn figures(&self) -> Vec<Figures> {
-        let watched = self.workers.iter().map(|w| w.figures.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let watched = self.workers.iter().map(|w| w.control.figures().clone());
         let silent = self.asked.iter().map(|one| Figures {
             mount_point: one.mount.mount_point.display().to_string(),
             fs_type: one.mount.fs_type.clone(),

@@ -67,7 +67,6 @@ pub struct TrimPass<'a> {
 
 impl History {
     /// The history in `directory`.
-    #[must_use]
     pub fn new(directory: &Path) -> Self {
         Self { path: directory.join(FILE), busy: Mutex::new(()) }
     }
@@ -166,11 +165,10 @@ fn warnings(pass: &TrimPass<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let PassEnd::Stopped(why) = &pass.ending {
         let text = format!("stopped ({why}); the remaining windows follow when it continues");
-        warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
+        warnings.push(Warning::new("trim.stopped", Severity::Caution, text));
     }
     if pass.account.is_minimum {
-        let (severity, text) = (Severity::Caution, pass.account.minimum_remark());
-        warnings.push(Warning { code: MINIMUM.into(), severity, facts: Vec::new(), text });
+        warnings.push(Warning::new(MINIMUM, Severity::Caution, pass.account.minimum_remark()));
     }
     // The first few in full; the count covers all.
     for (window, refused) in pass.account.refusals.iter().take(20) {

@@ -158,13 +158,7 @@ fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> 
 /// Edits the system file and keeps a copy of the old one.
 fn edit(action: &RemedyAction) -> anyhow::Result<()> {
     let system = System::mended()?;
-    let plan = match action {
-        RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(&system, mount_point)?,
-        RemedyAction::SwapFstab { source } => apply::discards::in_fstab_for_swap(&system, source)?,
-        RemedyAction::Crypttab { name } => apply::discards::in_crypttab(&system, name)?,
-        _ => None,
-    };
-    if let Some(plan) = plan {
+    if let Some(plan) = look::edits(&system, action)? {
         apply::carry_out(&system, &plan)?;
     }
     Ok(())

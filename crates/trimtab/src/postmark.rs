@@ -10,9 +10,9 @@ pub mod execution;
 pub mod memory;
 pub mod session;
 
-use self::config::{PostmarkConfig, interval_of_rate};
-use self::execution::{PostmarkRunRecord, PostmarkRunner};
-use self::session::{DEFAULT_FILE, Session, SessionOutput};
+use self::config::PostmarkConfig;
+use self::execution::PostmarkRunRecord;
+use self::session::{DEFAULT_FILE, PostmarkResult, Session, SessionOutput};
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
@@ -21,30 +21,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
-use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::Run;
-
-/// Options of a session.
-#[derive(Clone, Debug)]
-pub struct PostmarkRequest {
-    /// File of commands; `.pmrc`, if it exists, by default.
-    pub config: Option<PathBuf>,
-    /// When written files are made durable.
-    pub fsync: Fsync,
-    /// Whether to bypass the page cache.
-    pub direct: bool,
-    /// Concurrent streams.
-    pub threads: u32,
-    /// Transactions a second in each stream.
-    pub rate: Option<f64>,
-    /// Whether to keep each run in the store.
-    pub keep: bool,
-}
 
 /// The JSON shape of a run.
 #[derive(Serialize)]
@@ -60,14 +42,11 @@ struct Shape {
     runs: Vec<RunShape>,
 }
 
-/// Runs the session.
-pub fn run(request: &PostmarkRequest, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut config = PostmarkConfig { fsync: request.fsync, direct: request.direct, threads: request.threads, ..PostmarkConfig::default() };
-    if let Some(rate) = request.rate {
-        config.settings.interval = interval_of_rate(rate);
-    }
+/// Runs the session: the commands in `file` (`.pmrc`, if it exists, by default), then those on
+/// standard input. With `keep`, each run is stored.
+pub fn run(file: Option<&Path>, keep: bool, context: &Context) -> anyhow::Result<ExitCode> {
     let mut shape = Shape { runs: Vec::new() };
-    let failed = session(request, context, config, &mut shape.runs)?;
+    let failed = session(file, keep, context, &mut shape.runs)?;
     if context.json {
         context.report("postmark", 1, &shape, String::new)?;
     }
@@ -75,11 +54,12 @@ pub fn run(request: &PostmarkRequest, context: &Context) -> anyhow::Result<ExitC
 }
 
 /// Runs the session; returns true if a run failed.
-fn session(request: &PostmarkRequest, context: &Context, config: PostmarkConfig, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
-    let mut finished = |record: PostmarkRunRecord| -> anyhow::Result<()> {
-        if context.json || request.keep || !context.quiet {
+fn session(file: Option<&Path>, keep: bool, context: &Context, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
+    let mut live = |config: &PostmarkConfig, out: &mut dyn Write| {
+        let record = execution::run(context, config, keep, out)?;
+        if context.json || keep || !context.quiet {
             let run = record.to_run();
-            let id = if request.keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
+            let id = if keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
             if context.json {
                 shapes.push(shape_of(&record, run, id));
             } else {
@@ -87,24 +67,22 @@ fn session(request: &PostmarkRequest, context: &Context, config: PostmarkConfig,
                 context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
             }
         }
-        Ok(())
+        Ok(PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.counts.out_of_files })
     };
-    let mut classic: Box<dyn Write + Send> =
+    let mut classic: Box<dyn Write> =
         if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
     let mut complain = |text: &str| trimtab_linux::output::complain(text);
     let voice = SessionOutput { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
-    let mut live = PostmarkRunner::new(context, request.keep, &mut finished);
-    let file = request.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-    let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(InterruptibleInput));
+    let file = file.unwrap_or(Path::new(DEFAULT_FILE));
+    let ended = Session::new(PostmarkConfig::default(), voice, &mut live).execute(file, &mut BufReader::new(InterruptibleInput));
     match ended {
         Err(_) if interrupt::requested() => Err(InterruptError.into()),
-        Err(error) => Err(error),
-        Ok(ended) => Ok(ended.failed),
+        ended => ended,
     }
 }
 
 fn shape_of(record: &PostmarkRunRecord, run: Run, id: Option<RunId>) -> RunShape {
-    let reported = !record.out_of_files();
+    let reported = !record.counts.out_of_files;
     RunShape {
         verbose: reported.then(|| classic::verbose(&record.totals, record.stamps)),
         terse: reported.then(|| classic::terse(&record.totals, record.stamps)),

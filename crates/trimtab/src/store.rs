@@ -42,18 +42,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Created by a different version of trimtab.
-    #[error(
-        "store {path} has version {found}, and this trimtab reads version {known}; use the trimtab that made it, or move it away and a new one is made"
-    )]
-    OtherVersion {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// The version that this program reads.
-        known: i64,
-    },
     /// The file is not a store.
     #[error("{0} is not a store of trimtab; name another file with --store")]
     Foreign(PathBuf),
@@ -78,29 +66,6 @@ pub enum StoreError {
         /// The cause.
         source: std::io::Error,
     },
-    /// No default directory is known.
-    #[error("there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store")]
-    NoPlace,
-    /// Any other SQLite error.
-    #[error("cannot {action} store {path}: {detail}")]
-    Sqlite {
-        /// The attempted action.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause. Has no source error: SQLite's chain would repeat the text.
-        detail: String,
-    },
-    /// The reference matches no run.
-    #[error(
-        "store {path} has no run '{reference}'; a run is named by the first digits of its id, last, or last~1: see trimtab results list"
-    )]
-    NoSuchRun {
-        /// The file.
-        path: PathBuf,
-        /// The reference as given.
-        reference: String,
-    },
     /// The reference names a study, but the command needs a single run.
     #[error(
         "'{reference}' is a study, and this command takes one of its runs ({runs}): choose one from 'trimtab results list --study {id}'"
@@ -113,48 +78,14 @@ pub enum StoreError {
         /// Number of its runs.
         runs: usize,
     },
-    /// The reference matches no study.
-    #[error("store {path} has no study '{reference}'; see trimtab results list --studies")]
-    NoSuchStudy {
-        /// The file.
-        path: PathBuf,
-        /// The reference as given.
-        reference: String,
-    },
-    /// The reference matches several runs.
-    #[error("'{reference}' could be any of {ids}; say more digits")]
-    Ambiguous {
-        /// The reference as given.
-        reference: String,
-        /// The matching ids.
-        ids: String,
-    },
-    /// A run's content does not match its id.
-    #[error("run {id} in store {path} was altered: its present content has the id {found}; remove it with trimtab results delete {id}")]
-    Altered {
-        /// The file.
-        path: PathBuf,
-        /// The stored id.
-        id: RunId,
-        /// The id computed from its content.
-        found: RunId,
-    },
-    /// Too little free space for a result.
-    #[error("store {path} could not keep a result: {free} free there, and a run takes up to {ROOM}; name a file elsewhere with --store")]
-    Full {
-        /// The file.
-        path: PathBuf,
-        /// Free space on its filesystem.
-        free: Bytes,
-    },
-    /// Two different runs have the same id.
-    #[error("store {path} has another run with the id {id}")]
-    Conflict {
-        /// The file.
-        path: PathBuf,
-        /// The id.
-        id: RunId,
-    },
+    /// Any other error, as a message for the user.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The error for a reference that matches several runs or studies.
+fn ambiguous(reference: &Reference, ids: &[String]) -> StoreError {
+    StoreError::Other(format!("'{reference}' could be any of {}; say more digits", ids.join(", ")))
 }
 
 /// Result of an operation on the store.
@@ -223,8 +154,13 @@ impl Store {
         let (found, application) = (version(&transaction)?, application_id(&transaction)?);
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application == APPLICATION_ID {
-            let other = StoreError::OtherVersion { path: self.path.clone(), found, known: VERSION };
-            return Ok(if found == VERSION { Ok(()) } else { Err(other) });
+            let other = || {
+                StoreError::Other(format!(
+                    "store {} has version {found}, and this trimtab reads version {VERSION}; use the trimtab that made it, or move it away and a new one is made",
+                    self.path.display()
+                ))
+            };
+            return Ok(if found == VERSION { Ok(()) } else { Err(other()) });
         }
         if application != 0 || found != 0 || tables != 0 {
             return Ok(Err(StoreError::Foreign(self.path.clone())));
@@ -238,6 +174,13 @@ impl Store {
 
     fn error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
         move |source| Self::explain(action, &self.path, source, false)
+    }
+
+    fn no_run(&self, reference: &str) -> StoreError {
+        let path = self.path.display();
+        StoreError::Other(format!(
+            "store {path} has no run '{reference}'; a run is named by the first digits of its id, last, or last~1: see trimtab results list"
+        ))
     }
 
     fn damaged(&self, detail: impl Into<String>) -> StoreError {
@@ -255,6 +198,7 @@ impl Store {
         if matches!(source, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)) {
             return StoreError::Damaged { path, detail };
         }
+        let sqlite = || StoreError::Other(format!("cannot {action} store {}: {detail}", path.display()));
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail },
             Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
@@ -265,10 +209,10 @@ impl Store {
                 });
                 match tried {
                     Err(source) => StoreError::Io { action: "open store", path, source },
-                    Ok(_) => StoreError::Sqlite { action, path, detail },
+                    Ok(_) => sqlite(),
                 }
             }
-            _ => StoreError::Sqlite { action, path, detail },
+            _ => sqlite(),
         }
     }
 }
@@ -306,7 +250,10 @@ fn default_path(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result
     // The XDG base directory specification says to ignore relative paths.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
-    data.map(|data| data.join("trimtab/results.db")).ok_or(StoreError::NoPlace)
+    data.map(|data| data.join("trimtab/results.db")).ok_or_else(|| {
+        let what = "there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store";
+        StoreError::Other(what.to_owned())
+    })
 }
 
 /// Opens the store that `context` selects; creates it if it does not exist.
@@ -366,7 +313,13 @@ fn has_room(path: &Path, directory: &Path) -> Result<()> {
     let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
     let free = Bytes(blocks.saturating_mul(stat.f_frsize));
     let unlimited = stat.f_blocks == 0;
-    if unlimited || free >= ROOM { Ok(()) } else { Err(StoreError::Full { path: path.to_owned(), free }) }
+    if unlimited || free >= ROOM {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(StoreError::Other(format!(
+        "store {path} could not keep a result: {free} free there, and a run takes up to {ROOM}; name a file elsewhere with --store"
+    )))
 }
 
 /// Saves `run` in the store that `context` selects, with the label from `context`.

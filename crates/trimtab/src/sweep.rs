@@ -88,9 +88,3 @@ impl ValidatedPlan {
         }
     }
 }
-
-/// Memory for all cells together on this machine.
-#[must_use]
-pub fn usable_memory() -> trimtab_drive::units::Bytes {
-    crate::drives::memory::MemoryBudget::of_this_machine().total()
-}

@@ -74,7 +74,6 @@ impl TargetSpec {
 
     /// The error for a target that the command does not accept. A path of the wrong kind is an
     /// unusable file; any other text is a usage error.
-    #[must_use]
     pub fn refused(&self, message: String) -> UsageError {
         match self {
             Self::Directory(_) | Self::File(_) | Self::Device(_) => UsageError::missing(message),

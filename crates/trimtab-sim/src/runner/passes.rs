@@ -17,11 +17,6 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// Resumes after `rounds` rounds with these passes.
-    pub const fn after(rounds: u64, passes: Vec<CrystalPass>) -> Self {
-        Self { rounds, passes, seen: 0 }
-    }
-
     /// Number of phases processed, merged by name.
     pub const fn seen(&self) -> usize {
         self.seen

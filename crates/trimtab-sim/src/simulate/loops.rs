@@ -10,7 +10,7 @@ use crate::target::{BlockTarget as _, TargetResult};
 use crate::workload::Limit;
 use crate::workload::crystal::figures::{self, Trend};
 use crate::workload::crystal::looped::{CrystalLoop, DELETE, Placement};
-use crate::workload::crystal::{Crystal, CrystalSettings, Position, Profile};
+use crate::workload::crystal::{Crystal, CrystalSettings, Profile};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -139,7 +139,7 @@ impl Loops {
             return Err(UsageError::new("crystal: small-pass must be above 0"));
         }
         let refused = |error: crate::workload::crystal::CrystalSettingsError| UsageError::new(format!("crystal: {error}"));
-        let rounds = Crystal::new(settings, plan.seed, Position::default()).map_err(refused)?;
+        let rounds = Crystal::new(settings, plan.seed).map_err(refused)?;
         let space = self.space.unwrap_or(Bytes::MAX).min(Bytes(spec.capacity_bytes));
         let looped = CrystalLoop::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
         looped.map_err(|error| refused(error).hint("'crystal:size=64MiB' makes the test file smaller"))

@@ -161,15 +161,6 @@ impl Default for CrystalSettings {
 #[error("{0}")]
 pub struct CrystalSettingsError(String);
 
-/// Position in a series of rounds, for resuming later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    /// Completed rounds.
-    pub rounds: u64,
-    /// Bytes written in them and in an unfinished round.
-    pub written: Bytes,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CrystalStep {
     Prepare,
@@ -183,7 +174,10 @@ pub struct Crystal {
     seed: u64,
     steps: Vec<CrystalStep>,
     next_step: usize,
-    position: Position,
+    /// Completed rounds.
+    rounds: u64,
+    /// Bytes written in them and in an unfinished round.
+    written: Bytes,
     places: Stream,
     // Of the current pass.
     random: bool,
@@ -197,11 +191,11 @@ pub struct Crystal {
 }
 
 impl Crystal {
-    /// Creates the workload of `settings` under `seed`, starting or resuming at `position`.
+    /// Creates the workload of `settings` under `seed`.
     ///
     /// # Errors
     /// No passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
-    pub fn new(settings: CrystalSettings, seed: u64, position: Position) -> Result<Self, CrystalSettingsError> {
+    pub fn new(settings: CrystalSettings, seed: u64) -> Result<Self, CrystalSettingsError> {
         let problem = if settings.passes == 0 || settings.passes > 10_000 {
             "the number of passes must be 1 to 10000"
         } else if settings.size < SIZE_MIN {
@@ -229,7 +223,8 @@ impl Crystal {
             seed,
             steps,
             next_step: 0,
-            position,
+            rounds: 0,
+            written: Bytes::ZERO,
             places: Stream::new(seed, ""),
             random: false,
             write: false,
@@ -238,12 +233,6 @@ impl Crystal {
             place: 0,
             left: 0,
         })
-    }
-
-    /// Completed rounds and bytes written, up to the last issued operations.
-    #[must_use]
-    pub const fn position(&self) -> Position {
-        self.position
     }
 
     /// True if the amount written depends on the speed of the target.
@@ -295,7 +284,7 @@ impl Crystal {
             _ => u64::MAX,
         };
         // Each pass has its own stream, so that a resumed round repeats the same operations.
-        self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.position.rounds, self.next_step));
+        self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.rounds, self.next_step));
     }
 }
 
@@ -329,7 +318,7 @@ impl BlockWorkload for Crystal {
     fn plan(&self) -> WorkloadPlan {
         let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
         let round = prepared.saturating_add(self.passes_written());
-        let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.position.written).0);
+        let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.written).0);
         WorkloadPlan {
             written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))),
             space: self.settings.size,
@@ -339,8 +328,8 @@ impl BlockWorkload for Crystal {
 
     fn next_phase(&mut self) -> Option<BlockPhase> {
         if self.next_step == self.steps.len() {
-            self.position.rounds += 1;
-            self.settings.until_written.filter(|until| self.position.written < *until)?;
+            self.rounds += 1;
+            self.settings.until_written.filter(|until| self.written < *until)?;
             self.next_step = 0;
         }
         let step = self.steps[self.next_step];
@@ -378,7 +367,7 @@ impl BlockWorkload for Crystal {
         if !self.write {
             return Some(Command::Read(extent));
         }
-        self.position.written.0 = self.position.written.0.wrapping_add(extent.len);
+        self.written.0 = self.written.0.wrapping_add(extent.len);
         Some(Command::Write(extent, self.settings.data))
     }
 }
@@ -419,7 +408,7 @@ mod tests {
     #[test]
     fn cdm3_pairs_tests_and_cdm8_reads_first() {
         let names = |profile| {
-            let mut workload = Crystal::new(CrystalSettings { passes: 1, ..settings(profile) }, 1, Position::default()).unwrap();
+            let mut workload = Crystal::new(CrystalSettings { passes: 1, ..settings(profile) }, 1).unwrap();
             let phases = phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
             phases.filter(|(name, ..)| name != PREPARE).collect::<Vec<_>>()
         };
@@ -446,7 +435,7 @@ mod tests {
 
     #[test]
     fn crystal_file_is_written_once_before_tests() {
-        let mut workload = Crystal::new(settings(Profile::Cdm8), 1, Position::default()).unwrap();
+        let mut workload = Crystal::new(settings(Profile::Cdm8), 1).unwrap();
         let phase = workload.next_phase().unwrap();
         assert_eq!((phase.name.as_str(), phase.record), (PREPARE, false));
         let mut end = 0;
@@ -463,32 +452,25 @@ mod tests {
         // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
         let limited = CrystalSettings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
-        let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();
+        let mut workload = Crystal::new(limited, 1).unwrap();
         let all = phases(&mut workload);
-        assert_eq!(workload.position(), Position { rounds: 3, written: Bytes(3 * round) });
+        assert_eq!((workload.rounds, workload.written), (3, Bytes(3 * round)));
         let written: u64 = all.iter().flat_map(|(_, ops)| ops).map(Command::bytes).sum();
         assert_eq!(written, 3 * round);
     }
 
     #[test]
-    fn resumed_series_equals_an_uninterrupted_one() {
+    fn rounds_differ_from_each_other() {
         let limited = CrystalSettings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
-        let mut whole = Crystal::new(limited.clone(), 7, Position::default()).unwrap();
+        let mut whole = Crystal::new(limited, 7).unwrap();
         let all = phases(&mut whole);
-        let of_a_round = all.len() / whole.position().rounds as usize;
-        let first_round = &all[..of_a_round];
-        let written = first_round.iter().flat_map(|(_, ops)| ops).filter(|op| matches!(op, Command::Write(..))).map(Command::bytes).sum();
-        let mut resumed = Crystal::new(limited, 7, Position { rounds: 1, written: Bytes(written) }).unwrap();
-        let rest = phases(&mut resumed);
-        assert_eq!(rest.len(), all.len() - of_a_round);
-        assert!(rest.iter().zip(&all[of_a_round..]).all(|(a, b)| a.1 == b.1));
-        assert_eq!(resumed.position(), whole.position());
-        assert!(all[of_a_round..].iter().zip(first_round).any(|(a, b)| a.1 != b.1), "rounds differ from each other");
+        let (first, rest) = all.split_at(all.len() / whole.rounds as usize);
+        assert!(rest.iter().zip(first).any(|(a, b)| a.1 != b.1));
     }
 
     #[test]
     fn plan_states_or_estimates_bytes_written() {
-        let plan = |s: CrystalSettings| Crystal::new(s, 1, Position::default()).unwrap().plan().written.0;
+        let plan = |s: CrystalSettings| Crystal::new(s, 1).unwrap().plan().written.0;
         let bytes = settings(Profile::Cdm3);
         assert_eq!(plan(bytes.clone()), (64 << 20) + 4 * 2 * (8 << 20));
         assert_eq!(plan(CrystalSettings { writes: false, ..bytes.clone() }), 64 << 20);
@@ -509,7 +491,7 @@ mod tests {
             CrystalSettings { pass: Limit::Time(Nanos::ZERO), ..base.clone() },
             CrystalSettings { pass: Limit::Stream, ..base.clone() },
         ] {
-            assert!(Crystal::new(bad.clone(), 1, Position::default()).is_err(), "{bad:?}");
+            assert!(Crystal::new(bad.clone(), 1).is_err(), "{bad:?}");
         }
     }
 
@@ -519,7 +501,7 @@ mod tests {
             profile in prop::sample::select(Profile::ALL), size in (16_u64 << 20)..(80 << 20), seed in any::<u64>(),
         ) {
             let settings = CrystalSettings { size: Bytes(size), passes: 1, pass: Limit::Bytes(Bytes(2 << 20)), ..settings(profile) };
-            let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
+            let mut workload = Crystal::new(settings, seed).unwrap();
             let (depth, _) = workload.in_flight_max();
             for (phase, ops) in phases(&mut workload) {
                 prop_assert!(phase.queue_depth <= depth);
@@ -533,7 +515,7 @@ mod tests {
         #[test]
         fn random_positions_reach_the_whole_file(seed in any::<u64>()) {
             let settings = CrystalSettings { size: SIZE_MIN, passes: 1, pass: Limit::Ops(1), ..settings(Profile::Cdm3) };
-            let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
+            let mut workload = Crystal::new(settings, seed).unwrap();
             while workload.next_phase().is_some_and(|p| p.name != "rnd4k-q32.read") {}
             let mut quarters = vec![0; 4];
             for _ in 0..4000 {

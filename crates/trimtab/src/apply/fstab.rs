@@ -74,7 +74,6 @@ fn entry(line: &str, at: usize) -> Option<FstabLine> {
 }
 
 /// The filesystem type of a mount point.
-#[must_use]
 pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
     entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
 }
@@ -82,7 +81,6 @@ pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
 /// Mount points of all lines that mount one filesystem, in file order: those in `mounted_at`,
 /// its present mounts, and those of the same device. Options such as discard belong to the
 /// filesystem: its first mount decides, later ones change nothing.
-#[must_use]
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
     let entries: Vec<FstabLine> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
     let named: Vec<&FstabLine> = entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
@@ -97,7 +95,6 @@ pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The discard option of a mount point; `None` if it has none.
-#[must_use]
 pub fn discard_option(text: &str, mount_point: &Path) -> Option<String> {
     let entry = entries(text).into_iter().find(|e| e.mount_point == mount_point)?;
     text[entry.options].split(',').rfind(|o| is_discard(o)).map(str::to_owned)

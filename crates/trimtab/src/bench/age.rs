@@ -16,10 +16,8 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Device};
-use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::discard_option::DiscardOption;
-use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
@@ -145,12 +143,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn new() -> Self {
-        Self { started: Some(Instant::now()), recorded: RunRecording::default(), end: RunEnd::Complete }
-    }
-
-    fn virtually() -> Self {
-        Self { started: None, recorded: RunRecording::default(), end: RunEnd::Complete }
+    fn new(started: Option<Instant>) -> Self {
+        Self { started, recorded: RunRecording::default(), end: RunEnd::Complete }
     }
 
     fn add(&mut self, part: impl FnOnce() -> RunOutcome) {
@@ -180,22 +174,18 @@ fn on_directory(
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
-    let workspace = safety::prepare(context, request.reserve, path, "bench age", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
-    let mount = observer.place().mount.clone();
-    workspace.require_on(mount.as_ref())?;
-    let discard = mount.as_ref().map(DiscardOption::of);
+    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench age", &plan)?;
     let mut header = starts_now("age", request.settings(), TargetKind::Directory, &request.target, policy::AS_MOUNTED, request.seed);
-    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
-    let online = discard.is_some_and(|discard| discard.is_on());
+    let online = finish::note_discard(&mut header, &observer);
     let (mut blocks, mut files) = open(request, &workspace)?;
     header.settings.push(Field::new("engine", blocks.engine()));
-    let (trim_obstacle, _locks) = match fitrim::obstacle(mount.as_ref(), files.dir()).map(|obstacle| obstacle.to_string()) {
+    let (trim_obstacle, _locks) = match fitrim::obstacle(observer.place().mount.as_ref(), files.dir()).map(|obstacle| obstacle.to_string())
+    {
         None => lock_drives(path).map_or_else(|error| (Some(format!("{error:#}")), None), |locks| (None, Some(locks))),
         obstacle => (obstacle, None),
     };
     let guard = workspace.guard()?;
-    let mut parts = Parts::new();
+    let mut parts = Parts::new(Some(Instant::now()));
     parts.add(|| write(context, prepare(request), &mut blocks));
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
     parts.add(|| {
@@ -213,12 +203,8 @@ fn on_directory(
     let (mut run, end) = finish::assemble(header, Some(observer), parts.outcome(), metrics);
     run.warnings.extend(warnings);
     if let Some(obstacle) = trim_obstacle {
-        run.warnings.push(Warning {
-            code: "trim.not-tried".to_owned(),
-            severity: Severity::Note,
-            facts: Vec::new(),
-            text: format!("recovery by a trim was not measured: {obstacle}"),
-        });
+        let text = format!("recovery by a trim was not measured: {obstacle}");
+        run.warnings.push(Warning::new("trim.not-tried", Severity::Note, text));
     }
     Ok(((run, end), Some(workspace)))
 }
@@ -259,7 +245,7 @@ fn on_model(request: &AgeRequest, context: &Context, mut workload: Age, name: &s
     target.create(TEST_FILE, &Payload::Fill { len: request.test_bytes(), class: DataClass::Random })?;
     target.sync()?;
     let started = target.now();
-    let mut parts = Parts::virtually();
+    let mut parts = Parts::new(None);
     parts.add_at(Nanos::ZERO, || on_test_file(context, random_writes(request, BEFORE), &mut target));
     parts.add_at(target.now() - started, || {
         let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), None);
@@ -294,7 +280,7 @@ fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steer
 fn on_null(request: &AgeRequest, context: &Context, mut workload: Age) -> (Run, RunEnd) {
     let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
     let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
-    let mut parts = Parts::new();
+    let mut parts = Parts::new(Some(Instant::now()));
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
     parts.add(|| {
         let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), None);

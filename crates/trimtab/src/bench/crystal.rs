@@ -9,7 +9,6 @@ use super::finish;
 use crate::drives;
 use crate::report::cdm;
 use crate::report::file::{self, OverwriteMode};
-use crate::store;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
@@ -24,7 +23,6 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::safety::{Guard, Workspace};
 use trimtab_linux::sys::privileges;
-use trimtab_linux::target::block::EngineChoice;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
@@ -34,7 +32,7 @@ use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings, Position, Profile};
+use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings, Profile};
 
 /// A CrystalDiskMark benchmark.
 #[derive(Clone, Debug)]
@@ -59,37 +57,20 @@ pub struct CrystalRequest {
     pub data: DataClass,
     /// Whether to check the data of every read.
     pub verify: bool,
-    /// How operations are submitted.
-    pub engine: EngineChoice,
     /// Whether to bypass the page cache.
     pub direct: bool,
     /// Seed of addresses and data.
     pub seed: u64,
-    /// File for CrystalDiskMark's text format; `-` for standard output.
-    pub cdm_text: Option<PathBuf>,
     /// File for the figures as SVG.
     pub picture: Option<PathBuf>,
-    /// Whether to replace these files if they exist.
+    /// Whether to replace this file if it exists.
     pub replace: bool,
     /// Repeat all tests until this much has been written.
     pub until_written: Option<Bytes>,
-    /// Treatment of an interrupted earlier run.
-    pub earlier: EarlierRoundsMode,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
     /// The device or file whose content may be destroyed.
     pub destroy: DestroyConsent,
-}
-
-/// Treatment of the rounds of an interrupted earlier run of the same command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlierRoundsMode {
-    /// Refuse to run.
-    Refuse,
-    /// Continue them.
-    Resume,
-    /// Discard them.
-    Discard,
 }
 
 impl CrystalRequest {
@@ -110,7 +91,7 @@ impl CrystalRequest {
         }
     }
 
-    /// Settings that make two runs comparable, and identify a series of rounds.
+    /// Settings that make two runs comparable.
     fn fields(&self, settings: &CrystalSettings) -> Vec<Field> {
         let pass = match settings.pass {
             Limit::Bytes(bytes) => bytes.to_string(),
@@ -147,19 +128,14 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// Runs the benchmark and prints the report.
 pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
-    request.picture.as_deref().map_or(Ok(()), check_picture)?;
-    let files = [request.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), request.picture.as_ref()];
-    for path in files.into_iter().flatten() {
+    if let Some(path) = &request.picture {
+        check_picture(path)?;
         file::check(path, request.replace)?;
     }
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
-    let mut rounds = match settings.until_written {
-        Some(_) => Some(CrystalRounds::begin(context, request.earlier, &request.target, request.seed, &request.fields(&settings))?),
-        None => None,
-    };
-    let position = rounds.as_ref().map_or(Position::default(), CrystalRounds::position);
-    let workload = Crystal::new(settings.clone(), request.seed, position).map_err(|error| UsageError::new(error.to_string()))?;
+    let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
+    let workload = Crystal::new(settings.clone(), request.seed).map_err(|error| UsageError::new(error.to_string()))?;
     let mut target = CrystalTarget::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
     fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
@@ -174,26 +150,15 @@ pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCo
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
         target.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
-    let (run, end, workspace) = conclude_run(context, header, target, outcome, &settings, rounds)?;
+    let (run, end, workspace) = conclude_run(header, target, outcome, &settings, rounds)?;
     finish::clean_up(context, workspace, conclude(request, context, &run, end))
 }
 
-/// Stores the run, writes the requested files, and prints it.
+/// Writes the requested picture, stores the run and prints it.
 fn conclude(request: &CrystalRequest, context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
-    let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
     if let Some(path) = request.picture.as_ref().filter(|_| end == RunEnd::Complete) {
+        let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
         let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &request.cdm_text
-        && end == RunEnd::Complete
-    {
-        if path.as_os_str() == "-" {
-            let kept = store::save(context, run);
-            trimtab_linux::output::print(&cdm::text(run)?)?;
-            return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be stored");
-        }
-        let written = file::write(path, cdm::text(run)?.as_bytes(), place);
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     finish::conclude(context, run, end)
@@ -210,7 +175,6 @@ fn check_picture(path: &Path) -> anyhow::Result<()> {
 
 /// The finished run with all its facts, and its directory; closes the target.
 fn conclude_run(
-    context: &Context,
     header: RunHeader,
     mut target: CrystalTarget,
     mut outcome: RunOutcome,
@@ -236,7 +200,7 @@ fn conclude_run(
         note_compressed_share(&mut run, settings.data, share);
     }
     if let Some(rounds) = rounds {
-        rounds.describe(context, &mut run, &end, steady_size)?;
+        rounds.describe(&mut run, steady_size);
     }
     if real && end == RunEnd::Complete && run.target != TargetKind::Null {
         Overhead::of_blocks(4096, 32, settings.writes.then_some(settings.data)).note(&mut run);
@@ -265,7 +229,7 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
 }
 
 /// Progress by passes, or by bytes of a series of rounds; also guards the reserve, and
-/// updates the rounds.
+/// counts the rounds.
 struct CrystalWatch<'a> {
     bar: Bar,
     guard: Option<Guard>,
@@ -299,7 +263,10 @@ impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
 
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         match &mut self.rounds {
-            Some(rounds) => self.bar.run(rounds.note_written(progress.written).0, &progress),
+            Some(rounds) => {
+                rounds.written = progress.written;
+                self.bar.run(progress.written.0, &progress);
+            }
             None => self.bar.run(self.phases.saturating_sub(1), &progress),
         }
         self.guard.as_mut().map_or(Ok(()), Guard::check)
@@ -309,7 +276,7 @@ impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
         if let Some(rounds) = &mut self.rounds {
             rounds.phase_ended(recorder);
             if self.phases > 0 && self.phases.is_multiple_of(self.phases_of_a_round) {
-                rounds.round_ended(recorder)?;
+                rounds.passes.rounds += 1;
             }
         }
         self.phases += 1;

@@ -7,12 +7,41 @@ use crate::report;
 use crate::store;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use anyhow::Context as _;
+use std::path::Path;
 use std::process::ExitCode;
+use trimtab_drive::units::Bytes;
+use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::safety::Workspace;
-use trimtab_sim::run::Run;
+use trimtab_linux::session::discard_option::DiscardOption;
+use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_sim::run::{Field, Run};
 use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
+use trimtab_study::study::policy;
+
+/// Asks for consent and creates a workspace in the directory `path` for the benchmark `what`;
+/// then observes the machine.
+pub fn begin(
+    context: &Context,
+    reserve: Option<Bytes>,
+    path: &Path,
+    what: &str,
+    plan: &WorkloadPlan,
+) -> anyhow::Result<(Workspace, Observer)> {
+    let workspace = safety::prepare(context, reserve, path, what, plan)?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    workspace.require_on(observer.place().mount.as_ref())?;
+    Ok((workspace, observer))
+}
+
+/// Adds the mount's discard option to the header; returns true if it discards online.
+pub fn note_discard(header: &mut RunHeader, observer: &Observer) -> bool {
+    let Some(discard) = observer.place().mount.as_ref().map(DiscardOption::of) else { return false };
+    header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+    discard.is_on()
+}
 
 /// Stores the run, prints it, and returns its status. Called after each run, because a later
 /// one may fail.

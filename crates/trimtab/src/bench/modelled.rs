@@ -74,37 +74,26 @@ pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
     header
 }
 
-/// A workload with its description.
-pub struct ModelledJob<'a, W> {
-    /// The target as the user named it.
-    pub target: &'a str,
-    /// Name of the workload.
-    pub workload_name: &'static str,
-    /// The workload to run.
-    pub workload: &'a mut W,
-    /// Header of the run, without the policy.
-    pub header: RunHeader,
-    /// Computes the figures.
-    pub metrics: fn(&[Phase]) -> Vec<Metric>,
-}
-
-/// Runs the workload on the drive `name`.
+/// Runs the workload of `header`, which names no policy, on the drive `name`; `metrics` computes
+/// the figures.
 pub fn run<W: FileWorkload>(
     options: &ModelledVolumeOptions,
     context: &Context,
     name: &str,
-    job: ModelledJob<'_, W>,
+    workload: &mut W,
+    header: RunHeader,
+    metrics: fn(&[Phase]) -> Vec<Metric>,
 ) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
-    let (setup, policy) = options.setup(name, job.target, job.header.seed)?;
-    let header = under(job.header, &policy);
+    let (setup, policy) = options.setup(name, &header.target_label, header.seed)?;
+    let header = under(header, &policy);
     let mut target = setup.make(&policy, &PolicyState::default(), &mut SilentWatcher)?;
-    let mut watch = ProgressWatch::new(context, job.workload_name, &job.workload.plan(), None);
+    let mut watch = ProgressWatch::new(context, &header.workload, &workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
-    let outcome = worn_out::conclude(files::run(job.workload, &mut target, &mut events), target.volume().drive().as_ref());
+    let outcome = worn_out::conclude(files::run(workload, &mut target, &mut events), target.volume().drive().as_ref());
     drop(watch);
-    let (mut run, end) = finish::assemble(header, None, outcome, job.metrics);
+    let (mut run, end) = finish::assemble(header, None, outcome, metrics);
     recipe::note_drive(&mut run, &setup.drive);
     describe(&mut run, &setup, &target);
     Ok((run, end))

@@ -15,7 +15,7 @@ use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::runner::nfs::{LoadLevel, NfsStreams};
-use trimtab_linux::session::safety::{self, Guard, Workspace};
+use trimtab_linux::session::safety::{Guard, Workspace};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::data_cost;
@@ -89,9 +89,7 @@ fn on_directory(
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the initial files: their number and sizes vary.
     let plan = WorkloadPlan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
-    let workspace = safety::prepare(context, request.reserve, path, "bench nfs", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
-    workspace.require_on(observer.place().mount.as_ref())?;
+    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench nfs", &plan)?;
     let epoch = Instant::now();
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;
@@ -125,7 +123,7 @@ fn note_overhead(request: &NfsRequest, run: &mut Run) -> anyhow::Result<()> {
     if own > OVERHEAD_MAX * fastest {
         let share = own / fastest * 100.0;
         let text = format!("up to {share:.0} % of the response times is the tool's own cost: {own:.0} ns per operation on average");
-        run.warnings.push(warning("tool.overhead", Severity::Caution, text));
+        run.warnings.push(Warning::new("tool.overhead", Severity::Caution, text));
     }
     Ok(())
 }
@@ -229,7 +227,7 @@ impl<'a> Sweep<'a> {
 
     fn assemble(self, header: RunHeader, observer: Option<Observer>, outcome: RunOutcome) -> (Run, RunEnd) {
         let (mut run, end) = finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
-        run.warnings.push(warning(
+        run.warnings.push(Warning::new(
             "nfs.emulation",
             Severity::Note,
             "an emulation of SPECsfs2008's operation mix on a local directory, not SPEC's benchmark; not comparable with published SPECsfs results".to_owned(),
@@ -243,7 +241,7 @@ impl<'a> Sweep<'a> {
             let (rate, response) = (mean("rate"), mean("response"));
             if let Some(rate) = rate.filter(|rate| *rate < MET * load.rate) {
                 let text = format!("{}: {:.0} operations/s were requested and {rate:.0} achieved", load.name, load.rate);
-                run.warnings.push(warning("nfs.load-not-met", Severity::Note, text));
+                run.warnings.push(Warning::new("nfs.load-not-met", Severity::Note, text));
             }
             if let Some(response) = response.filter(|ns| *ns > RESPONSE_MAX.as_f64()) {
                 let text = format!(
@@ -251,15 +249,11 @@ impl<'a> Sweep<'a> {
                     load.name,
                     Nanos(response as u64)
                 );
-                run.warnings.push(warning("nfs.slow", Severity::Note, text));
+                run.warnings.push(Warning::new("nfs.slow", Severity::Note, text));
             }
         }
         (run, end)
     }
-}
-
-fn warning(code: &str, severity: Severity, text: String) -> Warning {
-    Warning { code: code.to_owned(), severity, facts: Vec::new(), text }
 }
 
 /// Shows progress, and enforces the reserve and the announced amount.

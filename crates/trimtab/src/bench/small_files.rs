@@ -2,10 +2,10 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
+use crate::postmark::execution::dir_options;
 use crate::postmark::{details, memory};
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::runner::together;
-use trimtab_linux::session::safety::{self, Workspace};
-use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget, Fsync};
+use trimtab_linux::session::safety::Workspace;
+use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
@@ -84,8 +84,7 @@ impl PostmarkJob<'_> {
     fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
-        let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
-        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+        let (workspace, observer) = finish::begin(context, self.request.reserve, path, "bench postmark", &plan)?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {
@@ -113,14 +112,7 @@ impl PostmarkJob<'_> {
         }
         let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
-        let job = modelled::ModelledJob {
-            target: &self.request.target,
-            workload_name: "postmark",
-            workload: &mut tries,
-            header,
-            metrics: |_| Vec::new(),
-        };
-        let (mut run, end) = modelled::run(&self.request.model, context, name, job)?;
+        let (mut run, end) = modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
         details::add(&mut run, &self.request.settings, &[tries.finished()]);
         Ok((run, end))
     }
@@ -146,15 +138,7 @@ pub fn run(request: &PostmarkBenchRequest, context: &Context) -> anyhow::Result<
     request.model.check(&spec)?;
     let settings = &request.settings;
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
-    let options = DirOptions {
-        write_block: settings.write_block,
-        read_block: settings.read_block,
-        calls,
-        fsync: request.fsync,
-        direct: request.direct,
-        ..DirOptions::default()
-    };
+    let options = DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(settings) };
     options.check().map_err(UsageError::new)?;
     memory::check(settings, request.threads)?;
     let job = PostmarkJob { request, options };

@@ -3,27 +3,23 @@
 pub mod archive;
 
 use super::finish::{self, ProgressWatch};
-use super::modelled::{self, ModelledJob};
+use super::modelled;
 use crate::store::recipe::starts_now;
-use crate::store::{self, Reference, RunId};
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::discard_option::DiscardOption;
+use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::session::safety::names::ARCHIVE;
-use trimtab_linux::session::safety::{self, Workspace};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
-use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::workload::FileWorkload as _;
@@ -38,8 +34,6 @@ pub struct TreeRequest {
     pub target: String,
     /// Repeats.
     pub tries: u32,
-    /// An earlier run to compare with.
-    pub baseline: Option<Reference>,
     /// The tree.
     pub source: SourceRequest,
     /// The modelled filesystem, on `drive:NAME`.
@@ -112,8 +106,6 @@ impl SourceRequest {
 pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
-    // Checked first: an invalid baseline should not cost a run.
-    let baseline = request.baseline.as_ref().map(|reference| load_baseline(context, reference)).transpose()?;
     let source = request.source.load()?;
     if source.skipped > 0 {
         context.remark(&format!("{} entries of the archive that are neither files nor directories are skipped", source.skipped));
@@ -123,61 +115,17 @@ pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode>
         TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
         TargetSpec::Drive(name) => {
             let header = header(request, &source, TargetKind::ModelledVolume);
-            let job = ModelledJob {
-                target: &request.target,
-                workload_name: "tree",
-                workload: &mut workload.clone(),
-                header,
-                metrics: tree::metrics,
-            };
-            (modelled::run(&request.model, context, name, job)?, None)
+            (modelled::run(&request.model, context, name, &mut workload.clone(), header, tree::metrics)?, None)
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
         other => {
             return Err(other.refused(format!("the tree workload needs a directory, but {other} is not one")).into());
         }
     };
-    if spec_is_real(&spec) && end == RunEnd::Complete {
+    if matches!(spec, TargetSpec::Directory(_)) && end == RunEnd::Complete {
         Overhead::of_files(&mut Tree::new(source.list, 1), request.source.made()).note(&mut run);
     }
-    if let Some((id, baseline)) = &baseline {
-        compare(&mut run, *id, baseline);
-    }
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
-}
-
-fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
-    let store =
-        store::open_to_read(context)?.ok_or_else(|| anyhow::anyhow!("no earlier run to compare with; run without this option first"))?;
-    let id = store.find(reference)?;
-    let run = store.load(id)?;
-    if run.workload != "tree" {
-        return Err(UsageError::new(format!("the baseline {} is a {} run, not a tree run", id.short(), run.workload)).into());
-    }
-    Ok((id, run))
-}
-
-/// Adds the ratios to the mean of the baseline's repeats, with a warning if the two runs
-/// differ in their work.
-fn compare(run: &mut Run, id: RunId, baseline: &Run) {
-    run.settings.push(Field::new("baseline", id.to_string()));
-    let different: Vec<Field> = run
-        .settings
-        .iter()
-        .filter(|field| ["files", "directories", "bytes", "data"].contains(&field.key.as_str()))
-        .filter(|field| !baseline.settings.contains(field))
-        .cloned()
-        .collect();
-    if !different.is_empty() {
-        let keys: Vec<&str> = different.iter().map(|field| field.key.as_str()).collect();
-        let text = format!("the baseline {} unpacked another tree (different: {}); the ratios mean little", id.short(), keys.join(", "));
-        run.warnings.push(Warning { code: "baseline.differs".to_owned(), severity: Severity::Serious, facts: different, text });
-    }
-    run.metrics.extend(tree::ratios(&run.metrics, &baseline.metrics));
-}
-
-fn spec_is_real(spec: &TargetSpec) -> bool {
-    matches!(spec, TargetSpec::Directory(_))
 }
 
 fn header(request: &TreeRequest, source: &TreeSource, kind: TargetKind) -> RunHeader {
@@ -193,17 +141,13 @@ fn on_directory(
     mut workload: Tree,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
-    let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
-    workspace.require_on(observer.place().mount.as_ref())?;
+    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench tree", &workload.plan())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
     let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
     let mut header = header(request, source, TargetKind::Directory);
-    let discard = observer.place().mount.as_ref().map(DiscardOption::of);
-    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
-    let online = discard.is_some_and(|discard| discard.is_on());
+    let online = finish::note_discard(&mut header, &observer);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
     let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
     let outcome = files::run(&mut workload, &mut target, &mut events);

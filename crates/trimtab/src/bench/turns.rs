@@ -4,7 +4,7 @@
 //! The order is reversed each time (A B, B A, A B), so that neither always comes second.
 
 use crate::store::RunId;
-use crate::store::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::shape::comparison::{self, VERSION};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
@@ -23,27 +23,23 @@ pub struct SecondTarget {
     pub turns: u32,
 }
 
-/// A benchmark that can run on one target and then on another.
-pub trait Benchmark {
-    /// Its target.
-    fn target(&mut self) -> &mut String;
-    /// Runs it and reports.
-    ///
-    /// # Errors
-    /// The target cannot be used, or the run failed or was interrupted.
-    fn run(&self, context: &Context) -> anyhow::Result<ExitCode>;
-}
-
-/// Runs the benchmark once, or alternately on two targets.
+/// Runs the benchmark `once`, or alternately on two targets; `target` is the field of the request
+/// that names the target.
 ///
 /// # Errors
 /// A target cannot be used, or a run failed or was interrupted.
-pub fn run(against: Option<SecondTarget>, mut benchmark: impl Benchmark, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run<R>(
+    against: Option<SecondTarget>,
+    mut request: R,
+    target: fn(&mut R) -> &mut String,
+    once: fn(&R, &Context) -> anyhow::Result<ExitCode>,
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
     // Installed even without files to remove: an interrupt reports the results so far.
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-    let Some(SecondTarget { target: other, turns }) = against else { return benchmark.run(context) };
-    let targets = [benchmark.target().clone(), other];
+    let Some(SecondTarget { target: other, turns }) = against else { return once(&request, context) };
+    let targets = [target(&mut request).clone(), other];
     // Checked before any work.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
     let collected = RunCollection::default();
@@ -53,8 +49,8 @@ pub fn run(against: Option<SecondTarget>, mut benchmark: impl Benchmark, context
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
             context.remark(&format!("turn {} of {turns}: {}, {}", turn + 1, ["A", "B"][side], targets[side]));
-            benchmark.target().clone_from(&targets[side]);
-            benchmark.run(&silent)?;
+            target(&mut request).clone_from(&targets[side]);
+            once(&request, &silent)?;
             sides[side].extend(collected.take().into_iter().map(|run| (RunId::of(&run), run)));
         }
     }
@@ -72,7 +68,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let compared = against(sides[0], sides[1], &options);
     let warnings = warnings(&sides);
     let line = summary(&sides, &compared, options.confidence).context("the two runs share no figure")?;
-    let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
+    let shape = comparison::document(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
     context.report("comparison", VERSION, &shape, || trimtab_linux::output::lines::prose(&line))?;
     // One warning of each kind: the runs' own reports were not shown.
     let mut seen = std::collections::BTreeSet::new();

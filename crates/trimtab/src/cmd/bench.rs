@@ -6,6 +6,7 @@ mod nfs;
 mod small_files;
 mod tree;
 
+use crate::bench;
 use crate::bench::modelled;
 use crate::bench::turns::{self, SecondTarget};
 use clap::Subcommand;
@@ -60,11 +61,13 @@ enum BenchWorkload {
 /// Runs the workload and prints the report.
 pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
     match args.workload {
-        BenchWorkload::Crystal(args) => turns::run(args.against.against(), args.request(), context),
-        BenchWorkload::Postmark(args) => turns::run(args.against.against(), args.request(), context),
-        BenchWorkload::Tree(args) => turns::run(args.against.against(), args.request(), context),
-        BenchWorkload::Age(args) => turns::run(args.against.against(), args.request(), context),
-        BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Crystal(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::crystal::run, context),
+        BenchWorkload::Postmark(args) => {
+            turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::small_files::run, context)
+        }
+        BenchWorkload::Tree(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::tree::run, context),
+        BenchWorkload::Age(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::age::run, context),
+        BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::nfs::run, context),
     }
 }
 

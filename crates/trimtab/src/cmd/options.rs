@@ -1,18 +1,19 @@
 //! Options shared by several commands, and value types of some. The rest of the program takes
 //! plain values.
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use crate::report::file::{self, OverwriteMode};
+use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::{Context, OutputOptions};
-use trimtab_linux::target::block::EngineChoice;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{BlkparseEvent, TraceFormat, TraceReadOptions, Volume};
 use trimtab_vssd::trace::TraceSource;
-use trimtab_vssd::transport::{Transport, TransportChoice};
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
@@ -136,65 +137,45 @@ impl TimingArgs {
     }
 }
 
+/// Writes a file that the user named, or standard output for `-`; reports the file as `what`.
+pub fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
+    if output.as_os_str() == "-" {
+        trimtab_linux::output::write_stdout(bytes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let place = if force { OverwriteMode::Replace } else { OverwriteMode::New };
+    let written = file::write(output, bytes, place).with_context(|| format!("cannot write {}", output.display()))?;
+    context.remark(&format!("{what}: {}", written.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number in `range`; otherwise an error that says what is `expected`.
+pub fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| format!("expected {expected}"))
+}
+
+/// A share in per cent, with or without the sign.
+pub fn percent(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
+    number(text.trim_end_matches('%').trim(), range, expected)
+}
+
 /// A number above 0, at most 10^9.
 pub fn positive(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|number: &f64| *number > 0.0 && *number <= 1e9)
-        .ok_or_else(|| "expected a number above 0, at most 10^9".to_owned())
+    number(text, f64::MIN_POSITIVE..=1e9, "a number above 0, at most 10^9")
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
-        _ => Err("expected a number of requests a second, from 0.001 to 1000000000".to_owned()),
-    }
+    number(text, 0.001..=1e9, "a number of requests a second, from 0.001 to 1000000000")
 }
 
-/// A command-line value of a type that another crate defines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice<T>(pub T);
-
-impl ValueEnum for Choice<EngineChoice> {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self(EngineChoice::Auto), Self(EngineChoice::Uring), Self(EngineChoice::Threads)]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self.0 {
-            EngineChoice::Auto => PossibleValue::new("auto").help(
-                "io_uring, or threads without it; blocking calls for a single operation in flight where the filesystem would hand it to \
-                 a thread anyway",
-            ),
-            EngineChoice::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
-            EngineChoice::Threads => PossibleValue::new("threads").help("Threads with blocking calls"),
-        })
-    }
+/// Parses one of these names as its value.
+pub fn one_of<T: Clone + Send + Sync + 'static>(values: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.iter().map(|(name, _)| *name));
+    names.map(|text| {
+        let named = values.iter().find(|(name, _)| *name == text);
+        named.map(|(_, value)| value.clone()).expect("the parser accepts only these names")
+    })
 }
 
-impl ValueEnum for Choice<Fsync> {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self(Fsync::Never), Self(Fsync::Close)]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self.0 {
-            Fsync::Never => PossibleValue::new("never").help("Leave it to the filesystem"),
-            Fsync::Close => PossibleValue::new("close").help("Call `fsync` before closing each written file"),
-        })
-    }
-}
-
-impl ValueEnum for Choice<TransportChoice> {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self(TransportChoice::Best), Self(TransportChoice::Only(Transport::Ublk)), Self(TransportChoice::Only(Transport::Device))]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self.0 {
-            TransportChoice::Best => PossibleValue::new("auto").help("The best one available"),
-            TransportChoice::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
-            TransportChoice::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
-        })
-    }
-}
+/// When written files are made durable, by name.
+pub const FSYNC: &[(&str, Fsync)] = &[("never", Fsync::Never), ("close", Fsync::Close)];

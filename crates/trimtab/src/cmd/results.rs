@@ -74,10 +74,6 @@ fn open(context: &Context) -> anyhow::Result<Store> {
     store.ok_or_else(|| anyhow::anyhow!("nothing has been stored yet; trimtab bench and trimtab study store what they measure"))
 }
 
-fn reference(text: &str) -> Result<Reference, std::convert::Infallible> {
-    text.parse()
-}
-
 /// Parses a reference where only a study is accepted: `study:ID`, the id alone, or `last`.
 fn study_reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     text.parse().map(|reference| match reference {

@@ -13,7 +13,7 @@ use crate::report;
 use crate::report::file::OverwriteMode;
 use crate::report::study::Surroundings;
 use crate::store;
-use crate::study::checkpoint::{Checkpoints, StoreCheckpoints};
+use crate::study::checkpoint::Checkpoints;
 use crate::study::real::{FilesystemLock, Possibilities, RealRig};
 use crate::study::record;
 use crate::study::run::{self, MeasuredRequest};
@@ -169,19 +169,15 @@ impl StudyArgs {
 }
 
 /// Opens the store of finished runs, from which an interrupted study resumes.
-fn checkpoints(args: &StudyArgs, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
-    match StoreCheckpoints::open(context, target, args.resume) {
-        Ok(kept) => {
-            if args.resume {
-                context.remark(&match kept.found() {
-                    0 => "No finished run of this study to continue from.".to_owned(),
-                    n => format!("Finished runs of {} that may be reused: {n}.", target),
-                });
-            }
-            Ok(Box::new(kept))
-        }
-        Err(error) => Err(error),
+fn checkpoints(args: &StudyArgs, context: &Context, target: &str) -> anyhow::Result<Checkpoints> {
+    let kept = Checkpoints::open(context, target, args.resume)?;
+    if args.resume {
+        context.remark(&match kept.found() {
+            0 => "No finished run of this study to continue from.".to_owned(),
+            n => format!("Finished runs of {target} that may be reused: {n}."),
+        });
     }
+    Ok(kept)
 }
 
 /// Runs the study, keeps the runs, prints the report.
@@ -239,7 +235,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
-    let study = run::real(&mut rig, &asked, &*checkpoints(args, context, target)?)?;
+    let study = run::real(&mut rig, &asked, &checkpoints(args, context, target)?)?;
     let workspace = rig.into_workspace();
     let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
     let predicted = twin.and_then(Result::ok).filter(|_| months).and_then(|twin| months_of(args, context, &path, twin));
@@ -259,7 +255,7 @@ fn months_of(args: &StudyArgs, context: &Context, path: &Path, twin: (twins::Sto
     let (model, learned) = (twin.origin.model.clone(), twin.origin.learned.clone());
     context.remark(&format!("Months of use on its twin ({model}, learned on {learned}), in virtual time:"));
     let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
-    match modelled::months(args, context, &twins::reference(&kept.path), percent) {
+    match modelled::months(args, context, &format!("drive:{}", kept.path.display()), percent) {
         Ok(study) => Some(TwinMonths { origin: TwinOrigin { model, learned, doubts, typical_trims }, study }),
         Err(error) => {
             context.remark(&format!("Months of use could not be predicted: {error:#}"));

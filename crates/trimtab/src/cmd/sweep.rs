@@ -1,8 +1,8 @@
 //! `trimtab sweep`: simulates thousands of runs from one plan.
 
+use crate::cmd::options::{one_of, write_to};
 use crate::drives::crew;
 use crate::report;
-use crate::report::file::OverwriteMode;
 use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, ResultTable, Shard};
 use crate::sweep::estimate::Estimate;
@@ -116,6 +116,9 @@ pub struct StatusArgs {
     directory: PathBuf,
 }
 
+const TABLES: &[(&str, ResultTable)] =
+    &[("cells", ResultTable::Cells), ("series", ResultTable::Series), ("histograms", ResultTable::Histograms)];
+
 /// Arguments of `trimtab sweep export`.
 #[derive(Debug, clap::Args)]
 pub struct ExportArgs {
@@ -125,9 +128,11 @@ pub struct ExportArgs {
     /// Write this format.
     #[arg(long, value_enum, default_value = "csv")]
     format: SweepFormat,
-    /// Write this table.
-    #[arg(long, value_enum, default_value = "cells")]
-    table: TableArg,
+    /// Write this table: cells (one row per cell), series (one row for each point of each series
+    /// that the plan keeps: keep = ["series"], or ["series:waf"]) or histograms (one row for each
+    /// latency bucket, if the plan keeps them: keep = ["histograms"]).
+    #[arg(long, default_value = "cells", value_parser = one_of(TABLES))]
+    table: ResultTable,
     /// Only export cells with this value, these values (A,B) or a value in this range (FROM..TO)
     /// on an axis. Repeat for more conditions.
     #[arg(long = "where", value_name = "AXIS=VALUE")]
@@ -167,35 +172,6 @@ enum SweepFormat {
     Csv,
     /// Columns, with the plan in the metadata.
     Parquet,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum TableArg {
-    /// One row per cell.
-    Cells,
-    /// One row for each point of each series that the plan keeps (keep = ["series"], or
-    /// ["series:waf"]).
-    Series,
-    /// One row for each latency bucket, if the plan keeps them (keep = ["histograms"]).
-    Histograms,
-}
-
-impl TableArg {
-    const fn part(self) -> ResultTable {
-        match self {
-            Self::Cells => ResultTable::Cells,
-            Self::Series => ResultTable::Series,
-            Self::Histograms => ResultTable::Histograms,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Cells => "cells",
-            Self::Series => "series",
-            Self::Histograms => "histograms",
-        }
-    }
 }
 
 /// Runs the subcommand.
@@ -279,7 +255,7 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, mut rows) = begun(&args.directory)?;
     let filter = filter(&directory, &args.conditions)?;
     rows.retain(|row| filter.passes(&directory.plan.place(row.cell).values));
-    let columns = directory.columns(args.table.part(), &rows).ok_or_else(|| {
+    let columns = directory.columns(args.table, &rows).ok_or_else(|| {
         let name = args.table.name();
         UsageError::new(format!("the plan of {} keeps no {name}", args.directory.display()))
             .hint(format!("add keep = [\"{name}\"] to the plan"))
@@ -317,15 +293,4 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
 
 fn filter(directory: &Directory, conditions: &[String]) -> anyhow::Result<Filter> {
     Filter::parse(&directory.plan, conditions).map_err(|wrong| UsageError::new(format!("--where: {wrong}")).into())
-}
-
-fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
-    if output.as_os_str() == "-" {
-        trimtab_linux::output::write_stdout(bytes)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let place = if force { OverwriteMode::Replace } else { OverwriteMode::New };
-    let written = report::file::write(output, bytes, place).with_context(|| format!("cannot write {}", output.display()))?;
-    context.remark(&format!("{what}: {}", written.display()));
-    Ok(ExitCode::SUCCESS)
 }

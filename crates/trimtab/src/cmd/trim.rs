@@ -1,7 +1,7 @@
 //! `trimtab trim PATH…`.
 
 use crate::report;
-use crate::trim::outcome::{TrimFailure, exit_code, refusal};
+use crate::trim::outcome::{SkippedPath, exit_code, refusal};
 use crate::trim::{self, ManualTrimOutcome, ManualTrimRequest, TrimMode};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ pub struct TrimArgs {
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     window: Option<TrimWindow>,
     /// Skip free extents below this size.
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "0")]
     min_extent: Bytes,
     /// With --policy idle: finish within this time, even if foreground I/O slows down.
     #[arg(long, value_name = "TIME")]
@@ -113,13 +113,10 @@ impl TrimArgs {
     }
 }
 
-fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    text.parse().map_err(|e: trimtab_drive::units::ParseQuantityError| e.to_string())
-}
-
 fn parse_range(text: &str) -> Result<TrimWindow, String> {
     let (start, len) = text.split_once('+').ok_or("not START+LENGTH, such as 10GiB+1GiB")?;
-    let (start, len) = (parse_bytes(start)?.0, parse_bytes(len)?.0);
+    let bytes = |text: &str| text.parse().map(|bytes: Bytes| bytes.0).map_err(|error| format!("{error}"));
+    let (start, len) = (bytes(start)?, bytes(len)?);
     if len == 0 || start.checked_add(len).is_none() {
         return Err("the length must be above 0 and the end below 2^64".into());
     }
@@ -134,7 +131,7 @@ pub fn run(args: &TrimArgs, context: &Context) -> anyhow::Result<ExitCode> {
     errors.sort_by_key(|(_, error)| error.is::<TrimBlockedError>());
     errors.reverse();
     if !alone {
-        let failed = |(path, error): &(PathBuf, anyhow::Error)| TrimFailure { path: path.display().to_string(), why: one_line(error) };
+        let failed = |(path, error): &(PathBuf, anyhow::Error)| SkippedPath { path: path.display().to_string(), why: one_line(error) };
         report.failed = errors.iter().map(failed).collect();
         context.report("trim", 1, &report, || report::trim::text(&report))?;
     }

@@ -2,7 +2,6 @@
 
 mod reader;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
 use trimtab_linux::host::root::Root;
@@ -17,7 +16,8 @@ const BYTES_MAX: u64 = 1 << 20;
 const FILESYSTEMS_MAX: usize = 10_000;
 
 /// An error in the configuration, with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {}", path.display(), if *line == 0 { String::new() } else { format!(":{line}") }, what.replace('\n', " "))]
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
@@ -26,18 +26,6 @@ pub struct ConfigError {
     /// The error, with the key.
     pub what: String,
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = self.what.replace('\n', " ");
-        match self.line {
-            0 => write!(f, "{}: {what}", self.path.display()),
-            line => write!(f, "{}:{line}: {what}", self.path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// Counter that measures the amount written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,16 +37,14 @@ pub enum CounterChoice {
     Filesystem,
     /// The kernel's counter of the device: resolution 512 B, from 0 at each boot.
     Device,
-    /// The drive's own, through smartctl: resolution 512 B to 64 GiB, kept over reboots.
-    Smart,
     /// No counter: only time decides.
     None,
 }
 
 impl CounterChoice {
     /// The names in the file.
-    const NAMES: [(&'static str, Self); 5] =
-        [("auto", Self::Auto), ("filesystem", Self::Filesystem), ("device", Self::Device), ("smart", Self::Smart), ("none", Self::None)];
+    const NAMES: [(&'static str, Self); 4] =
+        [("auto", Self::Auto), ("filesystem", Self::Filesystem), ("device", Self::Device), ("none", Self::None)];
 }
 
 /// Rule for one filesystem.
@@ -76,7 +62,6 @@ pub struct Rule {
 
 impl Rule {
     /// True if the policy trims at all.
-    #[must_use]
     pub fn trims(&self) -> bool {
         !matches!(self.policy, PolicySpec::None | PolicySpec::Online)
     }
@@ -146,7 +131,6 @@ impl Config {
     }
 
     /// The rule for a mount point.
-    #[must_use]
     pub fn rule_for(&self, mount_point: &Path) -> Option<&Rule> {
         let named = self.rules.iter().find(|r| r.path.as_deref() == Some(mount_point));
         named.or_else(|| self.rules.iter().find(|r| r.path.is_none()))

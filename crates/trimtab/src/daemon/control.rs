@@ -1,9 +1,10 @@
-//! Commands from the main thread to the filesystem threads, which interrupt their sleep.
+//! State that the main thread shares with the thread of a filesystem: commands, which
+//! interrupt its sleep, and its figures.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use super::metrics::Figures;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
-
 use trimtab_linux::sys::clock::unix_now;
 
 /// Longest sleep without a wakeup: the clock may be set, and the power supply may change.
@@ -13,6 +14,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(300);
 struct Flags {
     stop: bool,
     forced: bool,
+    gone: bool,
 }
 
 /// Control of one filesystem's thread.
@@ -20,31 +22,50 @@ struct Flags {
 pub struct Control {
     flags: Mutex<Flags>,
     wake: Condvar,
+    figures: Mutex<Figures>,
 }
 
 impl Control {
+    fn flags(&self) -> MutexGuard<'_, Flags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The filesystem's figures.
+    pub fn figures(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the thread ends because the filesystem is gone, so that the daemon starts it
+    /// again when it returns.
+    pub fn set_gone(&self, gone: bool) {
+        self.flags().gone = gone;
+    }
+
+    /// True if the thread ended because the filesystem is gone.
+    pub fn is_gone(&self) -> bool {
+        self.flags().gone
+    }
+
     /// Ends the thread after its present request.
     pub fn stop(&self) {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.flags().stop = true;
         self.wake.notify_all();
     }
 
     /// Requests a trim now.
     pub fn force(&self) {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner).forced = true;
+        self.flags().forced = true;
         self.wake.notify_all();
     }
 
     /// True once the thread must end.
-    #[must_use]
     pub fn stopped(&self) -> bool {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner).stop
+        self.flags().stop
     }
 
     /// True if a trim was requested since the last call.
-    #[must_use]
     pub fn take_forced(&self) -> bool {
-        std::mem::take(&mut self.flags.lock().unwrap_or_else(PoisonError::into_inner).forced)
+        std::mem::take(&mut self.flags().forced)
     }
 
     /// Sleeps until `instant` (nanoseconds since 1970), or until a command arrives.
@@ -55,7 +76,7 @@ impl Control {
     /// Sleeps for `duration`, or until a command arrives.
     pub fn sleep(&self, duration: Duration) {
         let until = Instant::now() + duration.min(SLEEP_MAX);
-        let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flags = self.flags();
         while !flags.stop && !flags.forced {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

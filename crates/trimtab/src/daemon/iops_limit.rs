@@ -29,7 +29,6 @@ pub struct IopsLimit {
 
 impl IopsLimit {
     /// For a btrfs that discards asynchronously; `None` for all others.
-    #[must_use]
     pub fn of(root: &Root, mount: &Mount) -> Option<Self> {
         if mount.fs_type != "btrfs" || mount.option_value("discard") != Some("async") {
             return None;

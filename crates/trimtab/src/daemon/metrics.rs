@@ -58,7 +58,6 @@ const METRICS: [Metric<Figures>; 10] = [
 ];
 
 /// The text file's content.
-#[must_use]
 pub fn render(all: &[Figures]) -> String {
     of_table(&METRICS, all, |one| vec![("mountpoint", &one.mount_point), ("fstype", &one.fs_type), ("policy", &one.policy)])
 }

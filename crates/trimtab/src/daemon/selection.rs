@@ -72,7 +72,6 @@ impl Selection {
 
     /// Policies that do not run because the daemon controls the filesystem's own discards
     /// instead.
-    #[must_use]
     pub fn steered(&self, root: &Root) -> Vec<String> {
         let steered = self.wanted.iter().filter(|(mount, rule)| is_steered(root, mount, rule));
         steered.map(|(mount, rule)| format!("{}: {}", mount.mount_point.display(), never_runs(mount, rule))).collect()

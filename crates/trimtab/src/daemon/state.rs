@@ -34,28 +34,12 @@ pub struct FilesystemState {
 
 impl FilesystemState {
     /// From a policy's state.
-    #[must_use]
     pub fn of(policy: &str, state: PolicyState, forget: bool) -> Self {
         Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, ..Self::default() }
     }
 
-    /// Sets the end of the last complete pass.
-    #[must_use]
-    pub fn with_last_pass(self, last_pass_unix_s: Option<u64>) -> Self {
-        Self { last_pass_unix_s, ..self }
-    }
-
-    /// Sets the counter and the boot in which it was read.
-    #[must_use]
-    pub fn with_counter(mut self, counter: &str, boot: &str) -> Self {
-        self.counter = counter.to_owned();
-        self.boot = boot.to_owned();
-        self
-    }
-
     /// Adapts the state to a counter, which may be another one or have restarted at 0 with this
     /// boot. Earlier writes stay counted.
-    #[must_use]
     pub fn for_counter(mut self, counter: &str, restarts_at_boot: bool, boot: &str) -> Self {
         const LAST: &str = "written.last";
         if self.counter != counter {
@@ -67,7 +51,6 @@ impl FilesystemState {
     }
 
     /// The state for a policy.
-    #[must_use]
     pub fn state(&self) -> PolicyState {
         let mut state = PolicyState::default();
         for (name, value) in &self.numbers {
@@ -83,14 +66,12 @@ pub struct StateFile(PathBuf);
 
 impl StateFile {
     /// The file for the filesystem with this id.
-    #[must_use]
     pub fn new(directory: &Path, id: &str) -> Self {
         Self(directory.join(format!("state-{id}.json")))
     }
 
     /// Reads the state; empty without a file. An unusable file is set aside, and the second value
     /// is a message about it.
-    #[must_use]
     pub fn load(&self) -> (FilesystemState, Option<String>) {
         let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
             Ok(bytes) => match serde_json::from_slice::<FilesystemState>(&bytes) {
@@ -126,7 +107,8 @@ mod tests {
         let mut state = PolicyState::default();
         state.set("written.last", 70);
         state.set("written.since", 5);
-        let remembered = FilesystemState::of("adaptive", state, false).with_counter("device", "boot 1");
+        let remembered =
+            FilesystemState { counter: "device".into(), boot: "boot 1".into(), ..FilesystemState::of("adaptive", state, false) };
         let last = |r: FilesystemState| (r.state().get("written.last"), r.state().get("written.since"));
         assert_eq!(last(remembered.clone().for_counter("device", true, "boot 1")), (Some(70), Some(5)));
         assert_eq!(last(remembered.clone().for_counter("device", true, "boot 2")), (Some(0), Some(5)));
@@ -141,7 +123,7 @@ mod tests {
         assert_eq!(file.load(), (FilesystemState::default(), None));
         let mut state = PolicyState::default();
         state.set("sweep.next", 5);
-        let remembered = FilesystemState::of("idle", state.clone(), true).with_last_pass(Some(1_800_000_000));
+        let remembered = FilesystemState { last_pass_unix_s: Some(1_800_000_000), ..FilesystemState::of("idle", state.clone(), true) };
         file.save(&remembered).unwrap();
         assert_eq!(file.load(), (remembered, None));
         assert_eq!(file.load().0.state(), state);

@@ -10,8 +10,7 @@ use super::state::{FilesystemState, StateFile};
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Discards;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -88,10 +87,6 @@ pub struct Task {
     /// A running check of the mount point.
     check: Option<MountCheck>,
     check_failed: bool,
-    /// Set when the thread ends because the filesystem is gone, so that the daemon starts it
-    /// again when it returns.
-    gone: Arc<AtomicBool>,
-    figures: Arc<Mutex<Figures>>,
     shown: String,
 }
 
@@ -138,7 +133,7 @@ impl Task {
         set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
         let remembered = remembered.for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
-        let figures = Figures {
+        *control.figures() = Figures {
             mount_point: shown.clone(),
             fs_type: fs.mount().fs_type.clone(),
             policy: rule.policy.name().to_owned(),
@@ -166,8 +161,6 @@ impl Task {
             answered: None,
             check: None,
             check_failed: false,
-            gone: Arc::default(),
-            figures: Arc::new(Mutex::new(figures)),
             shown,
         };
         if task.driver.running() {
@@ -176,20 +169,7 @@ impl Task {
         Ok(task)
     }
 
-    /// The figures, shared with the running task.
-    #[must_use]
-    pub fn figures(&self) -> Arc<Mutex<Figures>> {
-        Arc::clone(&self.figures)
-    }
-
-    /// Becomes true when the task ends because the filesystem is gone.
-    #[must_use]
-    pub fn gone(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.gone)
-    }
-
     /// The task's plan, for the journal.
-    #[must_use]
     pub fn introduction(&self) -> String {
         let later = if self.fs.sends_later() { "; it is mounted with discard, so it queues trims and sends them later" } else { "" };
         format!(
@@ -244,7 +224,7 @@ impl Task {
         }
         // Only checks existence; windows are read when a pass begins.
         if !was_running && let Err(errno) = self.fs.file() {
-            self.gone.store(true, Ordering::Relaxed);
+            self.control.set_gone(true);
             return TaskStep::Over(std::io::Error::from(errno).to_string());
         }
         let world = self.world();
@@ -273,7 +253,7 @@ impl Task {
             // The first window comes from the last reading and may be gone; then nothing is
             // discarded there. New windows have higher addresses.
             if let Err(error) = self.fs.refresh() {
-                self.gone.store(true, Ordering::Relaxed);
+                self.control.set_gone(true);
                 return TaskStep::Over(format!("{error:#}"));
             }
             self.begin_pass(if next_one { "begins another pass, which was requested" } else { "begins a pass" });
@@ -313,7 +293,7 @@ impl Task {
         self.check_failed = !answers;
         self.answered = answers.then(Instant::now);
         self.check = (!answers).then_some(check);
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).silent = !answers;
+        self.control.figures().silent = !answers;
         answers
     }
 
@@ -349,7 +329,7 @@ impl Task {
         self.started = Some(unix_now());
         self.account = Account::default();
         self.refused = false;
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).running = true;
+        self.control.figures().running = true;
         let min_extent = min_extent(&self.rule.policy);
         self.forget = self.fs.prepare(min_extent, self.forget);
         say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
@@ -407,7 +387,7 @@ impl Task {
             }
             RefusalAction::GiveUp => self.leave_alone(),
             RefusalAction::Never => {
-                self.gone.store(reason.is_gone(), Ordering::Relaxed);
+                self.control.set_gone(reason.is_gone());
                 TaskStep::Over(reason.to_string())
             }
         }
@@ -428,7 +408,7 @@ impl Task {
     fn note(&self, (before, trimming): &(Discards, Nanos)) {
         let now = &self.account.discards;
         let sent = |d: &Discards| d.accepted.unwrap_or_default();
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut figures = self.control.figures();
         figures.carried_out += now.carried_out().since(before.carried_out());
         figures.refused += now.refused.since(before.refused);
         figures.sent += sent(now).since(sent(before));
@@ -470,7 +450,7 @@ impl Task {
             self.forget = false;
         }
         {
-            let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut figures = self.control.figures();
             figures.running = false;
             if complete {
                 figures.passes += 1;
@@ -497,9 +477,12 @@ impl Task {
 
     fn save(&mut self) {
         self.saved = Instant::now();
-        let remembered = FilesystemState::of(self.rule.policy.name(), self.driver.policy().state(), self.forget);
-        let last_pass = self.figures.lock().unwrap_or_else(PoisonError::into_inner).last_pass_unix_s;
-        let remembered = remembered.with_counter(self.counter.name(), &self.boot).with_last_pass(last_pass);
+        let remembered = FilesystemState {
+            counter: self.counter.name().to_owned(),
+            boot: self.boot.clone(),
+            last_pass_unix_s: self.control.figures().last_pass_unix_s,
+            ..FilesystemState::of(self.rule.policy.name(), self.driver.policy().state(), self.forget)
+        };
         if remembered == self.remembered {
             return;
         }

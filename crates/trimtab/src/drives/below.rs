@@ -196,7 +196,6 @@ fn notes(stack: &Stack, bus: Option<Bus>) -> Vec<String> {
 /// Capacity, for write limits.
 impl UnderlyingDrive {
     /// The drive's capacity.
-    #[must_use]
     pub fn capacity(&self) -> Bytes {
         Bytes(self.reported.capacity_bytes)
     }

@@ -55,7 +55,6 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 }
 
 /// Number of processors available to this program.
-#[must_use]
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

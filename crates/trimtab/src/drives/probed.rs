@@ -29,7 +29,6 @@ impl ProbedDrive {
     /// At most `area` bytes of pieces that are whole in `extents` and aligned on the drive,
     /// evenly spread. `start` is the offset of the extents' address space on the drive. `None` if
     /// there are fewer than `area`.
-    #[must_use]
     pub fn pieces(extents: &[fiemap::FileExtent], start: u64, size: u64, area: u64) -> Option<Vec<u64>> {
         // Offsets in the file and on the drive.
         let mut all: Vec<(u64, u64)> = Vec::new();
@@ -63,14 +62,12 @@ impl ProbedDrive {
     }
 
     /// Uses `pieces` of `file`, in this order.
-    #[must_use]
     pub fn new(file: BlockFile, pieces: Vec<u64>) -> Self {
         let info = BlockInfo { size: Bytes(pieces.len() as u64 * PIECE), ..file.info().clone() };
         Self { file, info, pieces, guard: None }
     }
 
     /// Stops all requests once the filesystem's reserve is used up.
-    #[must_use]
     pub fn guarded(self, guard: Guard) -> Self {
         Self { guard: Some(guard), ..self }
     }

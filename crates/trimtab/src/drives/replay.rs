@@ -95,7 +95,7 @@ pub fn run(
         let (outcome, recorded, of_trace) = replay(request, spec, trim, context)?;
         let mut run = kept(header, recorded, &outcome);
         run.warnings.extend(few.clone());
-        run.warnings.extend(of_trace.iter().map(|text| warning(text)));
+        run.warnings.extend(of_trace.iter().map(|text| Warning::new("trace.read", Severity::Note, text.clone())));
         if outcomes.is_empty() {
             of_trace.iter().for_each(|warning| context.remark(warning));
         }
@@ -187,9 +187,4 @@ fn kept(header: RunHeader, recorded: RunRecording, outcome: &ReplayOutcome) -> R
     run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.account.never_told.as_f64()));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
-}
-
-/// A warning about a deviation from the trace.
-fn warning(text: &str) -> Warning {
-    Warning { code: "trace.read".into(), severity: Severity::Note, facts: Vec::new(), text: text.to_owned() }
 }

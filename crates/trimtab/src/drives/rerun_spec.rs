@@ -29,7 +29,6 @@ const MODELLING: [&[&str]; 4] = [&["study"], &["bench"], &["drive", "simulate"],
 /// True if a command may be executed again. Runs can be imported, so their commands are
 /// untrusted. [`confinement::directory`] additionally restricts the process to modelled
 /// drives and to writes in its own directory.
-#[must_use]
 pub fn only_models(command: &[String]) -> bool {
     MODELLING.iter().any(|words| command.len() >= words.len() && words.iter().zip(command).all(|(word, said)| word == said))
 }

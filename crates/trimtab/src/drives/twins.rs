@@ -22,7 +22,6 @@ pub struct StoredTwin {
 
 impl StoredTwin {
     /// The origin of the twin.
-    #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.drive.twin.as_ref().map(|twin| &twin.origin)
     }
@@ -47,14 +46,12 @@ pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Identifies the unit of a drive's model, as a hash.
-#[must_use]
 pub fn which(below: &UnderlyingDrive) -> String {
     recipe::hash(&below.which)
 }
 
 /// The name for a twin of a real drive: its model, plus digits of the unit if another unit's
 /// twin has that name.
-#[must_use]
 pub fn name(context: &Context, below: &UnderlyingDrive) -> String {
     let name = identifier(&below.model);
     let which = which(below);
@@ -62,7 +59,7 @@ pub fn name(context: &Context, below: &UnderlyingDrive) -> String {
         let called_so = kept.path.file_stem().is_some_and(|stem| stem == name.as_str());
         called_so && kept.origin().is_some_and(|origin| origin.model != below.model || !may_be(origin, &which))
     };
-    if all(context).iter().any(another) { of_its_own(&name, &which) } else { name }
+    if found(context).twins.iter().any(another) { of_its_own(&name, &which) } else { name }
 }
 
 /// Number of hash digits that distinguish the drives of one machine.
@@ -78,12 +75,6 @@ fn may_be(origin: &Origin, which: &str) -> bool {
     origin.which.as_ref().is_none_or(|of| of == which)
 }
 
-/// All stored twins by file name. Invalid files are skipped.
-#[must_use]
-pub fn all(context: &Context) -> Vec<StoredTwin> {
-    found(context).twins
-}
-
 /// Content of the directory of twins.
 #[derive(Debug, Default)]
 pub struct TwinDirectory {
@@ -94,7 +85,6 @@ pub struct TwinDirectory {
 }
 
 /// All stored twins, and files there that are not twins.
-#[must_use]
 pub fn found(context: &Context) -> TwinDirectory {
     directory(context).map(|directory| in_directory(&directory)).unwrap_or_default()
 }
@@ -118,20 +108,17 @@ fn in_directory(directory: &Path) -> TwinDirectory {
 }
 
 /// Names of the twins.
-#[must_use]
 pub fn names(directory: &Path) -> Vec<String> {
     in_directory(directory).twins.into_iter().map(|kept| kept.drive.spec.name).collect()
 }
 
 /// The file of the twin `name`.
-#[must_use]
 pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
     in_directory(directory).twins.into_iter().find(|kept| kept.drive.spec.name == name).map(|kept| kept.path)
 }
 
 /// The latest twin of the drive, or else of another unit of its model, and reasons why it may
 /// not fit.
-#[must_use]
 pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec<String>)> {
     let which = which(below);
     let order = |kept: &StoredTwin| {
@@ -140,13 +127,12 @@ pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec
         let fits = if may_be(origin, &which) { true } else { below.is_of_a_model && same_size };
         fits.then(|| (origin.which.as_ref() == Some(&which), same_size, origin.learned.clone()))
     };
-    let (_, best) = all(context).into_iter().filter_map(|kept| Some((order(&kept)?, kept))).max_by(|a, b| a.0.cmp(&b.0))?;
+    let (_, best) = found(context).twins.into_iter().filter_map(|kept| Some((order(&kept)?, kept))).max_by(|a, b| a.0.cmp(&b.0))?;
     let doubts = best.origin().map(|origin| mismatches(origin, &best.drive, below)).unwrap_or_default();
     Some((best, doubts))
 }
 
 /// Differences between the drive and the one that was learned.
-#[must_use]
 pub fn mismatches(origin: &Origin, drive: &Drive, below: &UnderlyingDrive) -> Vec<String> {
     let mut notes = Vec::new();
     if origin.model != below.model {
@@ -164,10 +150,4 @@ pub fn mismatches(origin: &Origin, drive: &Drive, below: &UnderlyingDrive) -> Ve
         notes.push("the twin has another capacity than the drive".to_owned());
     }
     notes
-}
-
-/// The `drive:` reference of a file.
-#[must_use]
-pub fn reference(path: &Path) -> String {
-    format!("drive:{}", path.display())
 }

@@ -17,7 +17,7 @@ use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::run::{Field, Run};
 
 /// One applied policy, undo or trim.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct HistoryEvent {
     pub unix_ms: u64,
     pub what: &'static str,
@@ -143,14 +143,8 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
         },
         path: event.path.display().to_string(),
         policy: event.policy,
-        by: None,
-        sent_bytes: None,
-        sent_commands: None,
-        sent_is_minimum: false,
-        seconds: None,
         outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
-        id: None,
-        fs_id: None,
+        ..HistoryEvent::default()
     };
     Ok(apply::events(&system)?.into_iter().map(one).collect())
 }

@@ -6,35 +6,31 @@ use trimtab_linux::doctor::{RemedyAction, Tables, kept_options};
 /// A program and its arguments.
 pub type CommandLine = Vec<String>;
 
-fn line(program: &str, options: &[&str], words: &[&str]) -> CommandLine {
-    [&[program], options, words].concat().into_iter().map(str::to_owned).collect()
-}
-
-fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]) -> CommandLine {
-    [program.to_owned()].into_iter().chain(options).chain(words.iter().map(|word| (*word).to_owned())).collect()
+fn line(program: &str, options: impl IntoIterator<Item: Into<String>>, words: &[&str]) -> CommandLine {
+    let words = words.iter().map(|word| (*word).to_owned());
+    [program.to_owned()].into_iter().chain(options.into_iter().map(Into::into)).chain(words).collect()
 }
 
 /// The programs that perform the action, if any.
-#[must_use]
 pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, keep } => {
             let options = ["--allow-discards"].into_iter().chain(persistent.then_some("--persistent")).map(str::to_owned);
-            vec![with("cryptsetup", options.chain(keep.iter().cloned()), &["refresh", "--", name])]
+            vec![line("cryptsetup", options.chain(keep.iter().cloned()), &["refresh", "--", name])]
         }
         RemedyAction::RefreshCrypt { name, keep } => {
-            let options = [String::from("--allow-discards")].into_iter().chain(keep.iter().cloned());
-            vec![with("cryptsetup", options, &["refresh", "--", name])]
+            let options = ["--allow-discards".to_owned()].into_iter().chain(keep.iter().cloned());
+            vec![line("cryptsetup", options, &["refresh", "--", name])]
         }
-        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "passdown"], &["--", pool])],
-        RemedyAction::Timer => vec![line("systemctl", &["enable", "--now"], &["fstrim.timer"])],
+        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", ["--discards", "passdown"], &["--", pool])],
+        RemedyAction::Timer => vec![line("systemctl", ["enable", "--now"], &["fstrim.timer"])],
         RemedyAction::ReloadTable { name } | RemedyAction::AllowIntegrity { name } => {
             let lines = reload(name, false);
             vec![lines.table, lines.load, lines.resume]
         }
         RemedyAction::SwapDiscard { device } => {
             let device = device.to_string_lossy();
-            vec![line("swapoff", &[], &["--", &device]), line("swapon", &["--discard"], &["--", &device])]
+            vec![line("swapoff", [""; 0], &["--", &device]), line("swapon", ["--discard"], &["--", &device])]
         }
         RemedyAction::Attribute { .. }
         | RemedyAction::Provisioning { .. }
@@ -51,10 +47,10 @@ pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, .. } => {
             let options = persistent.then(|| "--persistent".to_owned()).into_iter().chain(kept_options(tables, name));
-            vec![with("cryptsetup", options, &["refresh", "--", name])]
+            vec![line("cryptsetup", options, &["refresh", "--", name])]
         }
-        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", &["--discards", "nopassdown"], &["--", pool])],
-        RemedyAction::Timer => vec![line("systemctl", &["disable", "--now"], &["fstrim.timer"])],
+        RemedyAction::Passdown { pool, .. } => vec![line("lvchange", ["--discards", "nopassdown"], &["--", pool])],
+        RemedyAction::Timer => vec![line("systemctl", ["disable", "--now"], &["fstrim.timer"])],
         _ => Vec::new(),
     }
 }
@@ -77,11 +73,11 @@ pub struct Reload {
 pub fn reload(name: &str, read_only: bool) -> Reload {
     let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
     Reload {
-        table: line("dmsetup", &["table"], &["--", name]),
-        inactive: line("dmsetup", &["table", "--inactive"], &["--", name]),
-        load: line("dmsetup", options, &["--", name]),
-        resume: line("dmsetup", &["resume"], &["--", name]),
-        clear: line("dmsetup", &["clear"], &["--", name]),
+        table: line("dmsetup", ["table"], &["--", name]),
+        inactive: line("dmsetup", ["table", "--inactive"], &["--", name]),
+        load: line("dmsetup", options.iter().copied(), &["--", name]),
+        resume: line("dmsetup", ["resume"], &["--", name]),
+        clear: line("dmsetup", ["clear"], &["--", name]),
     }
 }
 

@@ -54,9 +54,7 @@ impl Machine {
             },
             RemedyAction::MountDiscard { mount_point } => mount::look(mount_point),
             RemedyAction::SwapDiscard { device } => swap::look(&self.root, device),
-            RemedyAction::Fstab { mount_point } => file(|system| apply::discards::in_fstab(system, mount_point)),
-            RemedyAction::SwapFstab { source } => file(|system| apply::discards::in_fstab_for_swap(system, source)),
-            RemedyAction::Crypttab { name } => file(|system| apply::discards::in_crypttab(system, name)),
+            RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => file(action),
             RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
@@ -119,9 +117,19 @@ pub fn is_read_only(root: &Root, name: &str) -> bool {
 }
 
 /// A file is in its desired state if the plan contains no change.
-fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::ApplyPlan>>) -> SettingState {
-    match System::mended().map_err(anyhow::Error::from).and_then(|system| plan(&system)) {
+fn file(action: &RemedyAction) -> SettingState {
+    match System::mended().map_err(anyhow::Error::from).and_then(|system| edits(&system, action)) {
         Ok(plan) => SettingState::set(plan.is_none()),
         Err(error) => SettingState::Other(format!("{error:#}")),
+    }
+}
+
+/// The change of a system file; `None` if it needs none.
+pub fn edits(system: &System, action: &RemedyAction) -> anyhow::Result<Option<apply::ApplyPlan>> {
+    match action {
+        RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(system, mount_point),
+        RemedyAction::SwapFstab { source } => apply::discards::in_fstab_for_swap(system, source),
+        RemedyAction::Crypttab { name } => apply::discards::in_crypttab(system, name),
+        _ => Ok(None),
     }
 }

@@ -105,7 +105,7 @@ impl Records {
                 Err(errno) => return Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", records.0.path().display())),
             }
         }
-        bail!(MendBusyError)
+        bail!("another process of trimtab, or a program that one has started, is mending or undoing: wait for it")
     }
 
     fn try_lock(&self) -> Result<(), Errno> {
@@ -133,18 +133,6 @@ impl Records {
         io::Result::Ok(()).and_then(|()| write()).with_context(|| format!("cannot write {}", self.0.path().join(&name).display()))
     }
 }
-
-/// Another process is applying or undoing changes.
-#[derive(Debug)]
-struct MendBusyError;
-
-impl std::fmt::Display for MendBusyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("another process of trimtab, or a program that one has started, is mending or undoing: wait for it")
-    }
-}
-
-impl std::error::Error for MendBusyError {}
 
 /// One run of changes, recorded from its first step on.
 pub struct MendRun {
@@ -320,7 +308,6 @@ fn not_ours(action: &RemedyAction, kept: &Path) -> Option<String> {
 
 /// Describes the unfinished changes of killed processes; empty if the caller may not read the
 /// records.
-#[must_use]
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
         // A live process holds the lock.

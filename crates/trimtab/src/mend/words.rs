@@ -18,7 +18,6 @@ pub struct ActionDescription {
 }
 
 /// Describes this action.
-#[must_use]
 pub fn told(action: &RemedyAction) -> ActionDescription {
     ActionDescription { does: does(action), costs: costs(action), lasts: lasts(action) }
 }
@@ -68,7 +67,6 @@ fn lasts(action: &RemedyAction) -> &'static str {
 }
 
 /// True if the action can be undone; false if it only recomputed limits.
-#[must_use]
 pub fn can_be_taken_back(action: &RemedyAction) -> bool {
     !matches!(action, RemedyAction::RefreshCrypt { .. } | RemedyAction::ReloadTable { .. })
 }

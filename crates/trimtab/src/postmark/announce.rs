@@ -1,8 +1,8 @@
 //! Progress messages of a run, identical to the original's, and the times for its report.
 
 use super::classic::Stamps;
+use std::cell::RefCell;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 use trimtab_sim::runner::Events;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::target::TargetResult;
@@ -10,15 +10,15 @@ use trimtab_sim::workload::postmark::{Postmark, phase};
 use trimtab_sim::workload::{FileStep, FileWorkload, WorkloadPlan};
 
 /// The wall clock in whole seconds.
-pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
+pub type Seconds<'a> = &'a mut dyn FnMut() -> i64;
 
 /// Announces the phases of a run, and its transactions as dots.
 ///
 /// Errors of the output are ignored, as in the original.
-pub struct Announcer<'a>(Mutex<AnnouncerState<'a>>);
+pub struct Announcer<'a>(RefCell<AnnouncerState<'a>>);
 
 struct AnnouncerState<'a> {
-    out: &'a mut (dyn Write + Send),
+    out: &'a mut dyn Write,
     seconds: Seconds<'a>,
     stamps: Stamps,
     phase: Option<&'static str>,
@@ -30,19 +30,15 @@ struct AnnouncerState<'a> {
 
 impl<'a> Announcer<'a> {
     /// An announcer for a run of `transactions` transactions.
-    pub fn new(out: &'a mut (dyn Write + Send), seconds: Seconds<'a>, transactions: u32) -> Self {
+    pub fn new(out: &'a mut dyn Write, seconds: Seconds<'a>, transactions: u32) -> Self {
         // The original divides by zero for fewer than 10 transactions.
         let dot_every = (transactions / 10).max(1);
-        Self(Mutex::new(AnnouncerState { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
+        Self(RefCell::new(AnnouncerState { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
     }
 
     /// The four times of the report.
     pub fn stamps(&self) -> Stamps {
-        self.state().stamps
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, AnnouncerState<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.borrow().stamps
     }
 }
 
@@ -107,7 +103,7 @@ impl<T: ?Sized> Events<T> for &Announcer<'_> {
     }
 
     fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
-        let _ = self.state().begin(next);
+        let _ = self.0.borrow_mut().begin(next);
         Ok(())
     }
 }
@@ -116,23 +112,21 @@ impl<T: ?Sized> Events<T> for &Announcer<'_> {
 pub struct AnnouncedRun<'a, 'b> {
     /// The run.
     pub run: Postmark,
-    announcer: Option<&'b Announcer<'a>>,
+    announcer: &'b Announcer<'a>,
     transactions: u32,
 }
 
 impl<'a, 'b> AnnouncedRun<'a, 'b> {
-    /// Announces `run` to `announcer`, if there is one.
-    pub fn new(run: Postmark, announcer: Option<&'b Announcer<'a>>) -> Self {
+    /// Announces `run` to `announcer`.
+    pub fn new(run: Postmark, announcer: &'b Announcer<'a>) -> Self {
         Self { run, announcer, transactions: 0 }
     }
 
     #[cold]
     fn announce(&mut self) {
-        if let Some(announcer) = self.announcer {
-            let mut state = announcer.state();
-            state.transactions_finished(self.transactions);
-            state.out_of_files = self.run.counts().out_of_files;
-        }
+        let mut state = self.announcer.0.borrow_mut();
+        state.transactions_finished(self.transactions);
+        state.out_of_files = self.run.counts().out_of_files;
     }
 }
 
@@ -168,7 +162,7 @@ mod tests {
             now
         };
         let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
-        let mut workload = AnnouncedRun::new(Postmark::new(settings).unwrap(), Some(&announcer));
+        let mut workload = AnnouncedRun::new(Postmark::new(settings).unwrap(), &announcer);
         let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
         assert_eq!(outcome.end, trimtab_sim::runner::RunEnd::Complete);
         let stamps = announcer.stamps();

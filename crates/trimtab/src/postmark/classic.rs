@@ -19,7 +19,7 @@ pub struct Stamps {
     pub end: i64,
 }
 
-/// Sums over all streams, for a report.
+/// Figures of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Configured transactions.
@@ -43,17 +43,19 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds the counts of one stream.
-    pub fn add(&mut self, settings: &PostmarkSettings, counts: &PostmarkCounts) {
-        self.transactions += i64::from(settings.transactions);
-        self.number += i64::from(settings.number);
-        self.created += i64::from(counts.created);
-        self.read += i64::from(counts.read);
-        self.appended += i64::from(counts.appended);
-        self.deleted += i64::from(counts.deleted);
-        self.deleted_mixed += i64::from(counts.deleted_mixed);
-        self.bytes_read += counts.bytes_read_single;
-        self.bytes_written += counts.bytes_written_single;
+    /// The totals of a run.
+    pub fn of(settings: &PostmarkSettings, counts: &PostmarkCounts) -> Self {
+        Self {
+            transactions: settings.transactions.into(),
+            number: settings.number.into(),
+            created: counts.created.into(),
+            read: counts.read.into(),
+            appended: counts.appended.into(),
+            deleted: counts.deleted.into(),
+            deleted_mixed: counts.deleted_mixed.into(),
+            bytes_read: counts.bytes_read_single,
+            bytes_written: counts.bytes_written_single,
+        }
     }
 }
 

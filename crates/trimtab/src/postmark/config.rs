@@ -5,8 +5,6 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use trimtab_drive::units::Nanos;
-use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::{NUMBER_MAX, PostmarkSettings};
 
 /// A directory for files.
@@ -43,24 +41,11 @@ pub struct PostmarkConfig {
     pub locations: Vec<Location>,
     /// Format of the report.
     pub format: PostmarkReportFormat,
-    /// When written files are made durable. Not in the original.
-    pub fsync: Fsync,
-    /// Bypass the page cache. Not in the original.
-    pub direct: bool,
-    /// Concurrent independent streams. Not in the original.
-    pub threads: u32,
 }
 
 impl Default for PostmarkConfig {
     fn default() -> Self {
-        Self {
-            settings: PostmarkSettings::default(),
-            locations: Vec::new(),
-            format: PostmarkReportFormat::Verbose,
-            fsync: Fsync::Never,
-            direct: false,
-            threads: 1,
-        }
+        Self { settings: PostmarkSettings::default(), locations: Vec::new(), format: PostmarkReportFormat::Verbose }
     }
 }
 
@@ -91,18 +76,7 @@ pub enum PostmarkSetting {
     BiasCreate,
     /// Verbose or terse.
     Report,
-    /// Durability. Not in the original, like the following ones.
-    Fsync,
-    /// Bypass the page cache.
-    Direct,
-    /// Streams at once.
-    Threads,
-    /// Transactions a second.
-    Rate,
 }
-
-/// Largest number of streams, each of which is a thread.
-pub const THREADS_MAX: u32 = 1024;
 
 /// An error in an argument, as one line for standard error.
 pub type Complaint = String;
@@ -127,10 +101,6 @@ impl PostmarkConfig {
                 self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?
             }
             PostmarkSetting::Location => return self.set_location(argument),
-            PostmarkSetting::Fsync => self.fsync = word(argument, &[("never", Fsync::Never), ("close", Fsync::Close)])?,
-            PostmarkSetting::Direct => self.direct = word(argument, &[("true", true), ("false", false)])?,
-            PostmarkSetting::Threads => self.threads = positive(argument, "a number of threads", THREADS_MAX)?,
-            PostmarkSetting::Rate => settings.interval = interval_of_rate(rate(argument)?),
         }
         Ok(())
     }
@@ -210,25 +180,7 @@ impl PostmarkConfig {
         writeln!(tail, "{} Unix buffered file I/O", if settings.buffering { "Using" } else { "Not using" })?;
         writeln!(tail, "Random number generator seed is {}", settings.seed)?;
         writeln!(tail, "Report format is {}.", if self.format == PostmarkReportFormat::Verbose { "verbose" } else { "terse" })?;
-        self.show_beyond(&mut tail)?;
         Ok([head, locations, tail])
-    }
-
-    /// Settings missing from the original are shown only if set.
-    fn show_beyond(&self, to: &mut Vec<u8>) -> io::Result<()> {
-        if self.fsync == Fsync::Close {
-            writeln!(to, "Files are synced before they are closed")?;
-        }
-        if self.direct {
-            writeln!(to, "Using direct I/O")?;
-        }
-        if self.threads > 1 {
-            writeln!(to, "{} threads will be used", self.threads)?;
-        }
-        if let Some(interval) = self.settings.interval {
-            writeln!(to, "At most {} transactions per second", rate_of_interval(interval))?;
-        }
-        Ok(())
     }
 }
 
@@ -295,32 +247,6 @@ fn split_weight(text: &[u8]) -> (&[u8], Option<&[u8]>) {
         Some(blank) => (&text[..blank], Some(&text[blank + 1..])),
         None => (text, None),
     }
-}
-
-/// Transactions per second; 0 for no limit.
-fn rate(argument: Option<&[u8]>) -> Result<f64, Complaint> {
-    let text = argument.unwrap_or_default();
-    std::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .filter(|rate: &f64| *rate == 0.0 || (1e-6..=1e9).contains(rate))
-        .ok_or_else(|| format!("'{}' is not a rate in transactions per second (0: no limit)", text.escape_ascii()))
-}
-
-/// Transactions per second, as a value of an option.
-pub fn rate_option(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
-    rate.ok_or_else(|| "expected transactions a second, from 0.000001 to 1000000000".to_owned())
-}
-
-/// The interval of transactions at `rate` per second; `None` for 0.
-pub fn interval_of_rate(rate: f64) -> Option<Nanos> {
-    (rate > 0.0).then(|| Nanos(((1e9 / rate).round() as u64).max(1)))
-}
-
-/// The rate of transactions at this interval.
-pub fn rate_of_interval(interval: Nanos) -> f64 {
-    (1e9 / interval.as_f64() * 1e6).round() / 1e6
 }
 
 #[cfg(test)]
@@ -400,7 +326,6 @@ mod tests {
             PostmarkSetting::Subdirectories,
             PostmarkSetting::Read,
             PostmarkSetting::Write,
-            PostmarkSetting::Threads,
         ] {
             for argument in [None, Some(&b"0"[..]), Some(b"-1"), Some(b"x"), Some(b"")] {
                 let mut config = PostmarkConfig::default();
@@ -413,34 +338,17 @@ mod tests {
             (PostmarkSetting::Report, "terse\r"),
             (PostmarkSetting::BiasRead, "11"),
             (PostmarkSetting::BiasCreate, "-2"),
-            (PostmarkSetting::Rate, "nan"),
-            (PostmarkSetting::Fsync, "always"),
         ] {
             assert_eq!(after(&[(setting, argument)]), PostmarkConfig::default(), "{setting:?} {argument}");
         }
         assert_eq!(after(&[(PostmarkSetting::BiasCreate, "abc")]).settings.bias_create, Some(0), "as the original reads it");
     }
 
-    #[test]
-    fn show_prints_additions_only_if_set() {
-        let show = |config: &PostmarkConfig| String::from_utf8(config.show().unwrap().concat()).unwrap();
-        assert!(show(&PostmarkConfig::default()).ends_with("Report format is verbose.\n"));
-        let config = after(&[
-            (PostmarkSetting::Fsync, "close"),
-            (PostmarkSetting::Direct, "true"),
-            (PostmarkSetting::Threads, "4"),
-            (PostmarkSetting::Rate, "250"),
-        ]);
-        assert!(show(&config).ends_with(
-            "verbose.\nFiles are synced before they are closed\nUsing direct I/O\n4 threads will be used\nAt most 250 transactions per second\n"
-        ));
-    }
-
     proptest! {
         #[test]
-        fn set_of_any_argument_keeps_config_runnable(commands in prop::collection::vec((0_usize..16, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
+        fn set_of_any_argument_keeps_config_runnable(commands in prop::collection::vec((0_usize..12, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
             use PostmarkSetting::*;
-            let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report, Fsync, Direct, Threads, Rate];
+            let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report];
             let mut config = PostmarkConfig::default();
             for (setting, argument) in &commands {
                 let _ = config.set(all[*setting], argument.as_deref());

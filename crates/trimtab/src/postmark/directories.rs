@@ -68,8 +68,6 @@ pub struct Names {
     pub number_max: u64,
     /// Number of subdirectories `s0`, `s1` …; none if below 2.
     pub subdirectories: u32,
-    /// Number of stream directories `t0`, `t1` …; none if below 2.
-    pub streams: u32,
 }
 
 /// An existing file or directory.
@@ -110,19 +108,13 @@ pub struct Files {
     dirs: Vec<ExistingEntry>,
 }
 
-/// Files with PostMark's names: those that a run will use, and others.
+/// Files with PostMark's names.
 #[derive(Debug, Default)]
 pub struct Obstacles {
-    in_the_way: Files,
-    all: Files,
-}
-
-/// Level of a search.
-#[derive(Clone, Copy)]
-enum SearchLevel {
-    Location,
-    Stream,
-    Subdirectory,
+    /// Files whose names the run will use.
+    pub in_the_way: Files,
+    /// All of them.
+    pub all: Files,
 }
 
 impl Obstacles {
@@ -133,46 +125,26 @@ impl Obstacles {
             if held[..at].iter().any(|other| other.identity == place.identity) {
                 continue;
             }
-            // With several streams, each has its own directory, and the location itself gets no
-            // files.
-            let used = names.streams < 2;
             let here = ExistingEntry { place: at, below: PathBuf::new(), shown: place.path.clone() };
-            found
-                .look(place.dir.as_fd(), &here, names, SearchLevel::Location, used)
-                .with_context(|| format!("cannot list {}", place.path.display()))?;
+            found.look(place.dir.as_fd(), &here, names, true).with_context(|| format!("cannot list {}", place.path.display()))?;
         }
         Ok(found)
     }
 
-    /// Files whose names the run will use.
-    pub fn in_the_way(&self) -> &Files {
-        &self.in_the_way
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &Files {
-        &self.all
-    }
-
     /// `used` is true if the run will put files here.
-    fn look(&mut self, dir: BorrowedFd<'_>, at: &ExistingEntry, names: Names, level: SearchLevel, used: bool) -> std::io::Result<()> {
+    fn look(&mut self, dir: BorrowedFd<'_>, at: &ExistingEntry, names: Names, used: bool) -> std::io::Result<()> {
+        let is_location = at.below.as_os_str().is_empty();
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name();
             let path = at.inside(name);
-            let (inside, count, level) = match (name.to_bytes().split_first(), level) {
-                (Some((b't', index)), SearchLevel::Location) => (canonical_number(index), names.streams, SearchLevel::Stream),
-                (Some((b's', index)), SearchLevel::Location | SearchLevel::Stream) => {
-                    (canonical_number(index), names.subdirectories, SearchLevel::Subdirectory)
-                }
-                _ => (None, 0, level),
-            };
-            if let Some(index) = inside {
-                let used_there = count > 1 && index < count.into() && (used || matches!(level, SearchLevel::Stream));
+            let subdirectory = name.to_bytes().strip_prefix(b"s").and_then(canonical_number).filter(|_| is_location);
+            if let Some(index) = subdirectory {
+                let used_there = names.subdirectories > 1 && index < names.subdirectories.into();
                 match rustix::fs::openat(dir, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
                     Ok(inside) => {
                         self.all.dirs.push(path.clone());
-                        self.look(inside.as_fd(), &path, names, level, used_there)?;
+                        self.look(inside.as_fd(), &path, names, used_there)?;
                     }
                     // Not a directory, but with the name of one that the run will use.
                     Err(_) if used_there => {
@@ -193,18 +165,13 @@ impl Obstacles {
 }
 
 impl Files {
-    /// The number of files.
-    pub fn len(&self) -> usize {
-        self.paths.len()
-    }
-
     /// True if there are no files.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
     /// True if every file begins with the text of one of these seeds.
-    pub fn are_leftovers(&self, held: &[LockedDirectory], seeds: &[u32]) -> bool {
+    pub fn are_leftovers(&self, held: &[LockedDirectory], seeds: [u32; 2]) -> bool {
         seeds.iter().any(|seed| {
             let text = text_prefix(*seed, COMPARED);
             let mut same = 0_usize;
@@ -219,8 +186,8 @@ impl Files {
 
     /// Removes the files if they still hold the text of one of these seeds, and then the empty
     /// subdirectories.
-    pub fn remove(&self, held: &[LockedDirectory], seeds: &[u32]) -> anyhow::Result<()> {
-        let texts: Vec<Vec<u8>> = seeds.iter().map(|seed| text_prefix(*seed, COMPARED)).collect();
+    pub fn remove(&self, held: &[LockedDirectory], seeds: [u32; 2]) -> anyhow::Result<()> {
+        let texts = seeds.map(|seed| text_prefix(seed, COMPARED));
         for found in &self.paths {
             let removal = remove_file(found, held, &texts).with_context(|| format!("cannot remove {}", found.shown.display()))?;
             if let Removal::Foreign(at) = removal {
@@ -254,7 +221,7 @@ impl fmt::Display for Files {
     /// An example, the number of others, and the verb.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let example = self.paths.iter().map(|found| &found.shown).min().map(|path| path.display().to_string()).unwrap_or_default();
-        match self.len() {
+        match self.paths.len() {
             0 | 1 => write!(f, "{example} is"),
             2 => write!(f, "{example} and another file are"),
             several => write!(f, "{example} and {} more files are", several - 1),
@@ -308,44 +275,23 @@ fn canonical_number(digits: &[u8]) -> Option<u64> {
     if canonical { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
 }
 
-/// The directories of one stream as one target. With several directories, paths begin with
-/// `l0/`, `l1/` …
+/// The locations as one target. With several, paths begin with `l0/`, `l1/` …
 #[derive(Debug)]
-pub struct StreamDirectories {
+pub struct Locations {
     dirs: Vec<DirTarget>,
-    /// The stream's own directory in each location, if there are several streams:
-    /// created at the start, removed at the end.
-    own: Option<(String, Vec<(beneath::Dir, beneath::Dir)>)>,
     /// Paths that already existed when a file should have been created: never removed.
     foreign: Vec<String>,
 }
 
-impl StreamDirectories {
-    /// Places for stream `index` of `streams`.
-    pub fn new(held: &[LockedDirectory], options: DirOptions, epoch: Instant, index: u32, streams: u32) -> anyhow::Result<Self> {
-        let name = (streams > 1).then(|| format!("t{index}"));
-        let mut places = Self { dirs: Vec::new(), own: name.map(|name| (name, Vec::new())), foreign: Vec::new() };
-        for place in held {
-            let (dir, path) =
-                places.directory(place).with_context(|| format!("cannot make a directory for a stream in {}", place.path.display()))?;
-            places.dirs.push(DirTarget::new(dir, &path, options).with_epoch(epoch));
-        }
-        Ok(places)
-    }
-
-    fn directory(&mut self, place: &LockedDirectory) -> io::Result<(OwnedFd, PathBuf)> {
-        let location = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
-        let Some((name, own)) = &mut self.own else { return Ok((location, place.path.clone())) };
-        let parent = beneath::Dir::from_fd(location, &place.path);
-        // An existing directory is used, as in the original.
-        let dir = match parent.mkdir(&*name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => parent.open_dir(&*name)?,
-            made => made?,
+impl Locations {
+    /// Uses these directories.
+    pub fn new(held: &[LockedDirectory], options: DirOptions) -> io::Result<Self> {
+        let epoch = Instant::now();
+        let target = |place: &LockedDirectory| {
+            let dir = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
+            Ok(DirTarget::new(dir, &place.path, options).with_epoch(epoch))
         };
-        let target = rustix::io::fcntl_dupfd_cloexec(&dir, 0)?;
-        let path = place.path.join(&*name);
-        own.push((parent, dir));
-        Ok((target, path))
+        Ok(Self { dirs: held.iter().map(target).collect::<io::Result<_>>()?, foreign: Vec::new() })
     }
 
     /// True if the run found this path and did not create it.
@@ -364,18 +310,7 @@ impl StreamDirectories {
     }
 }
 
-impl Drop for StreamDirectories {
-    /// Removes the stream's own directories unless other programs put files there.
-    fn drop(&mut self) {
-        if let Some((name, own)) = &self.own {
-            for (parent, dir) in own {
-                let _ = parent.remove_dir(name, dir);
-            }
-        }
-    }
-}
-
-impl Clock for StreamDirectories {
+impl Clock for Locations {
     #[inline]
     fn now(&mut self) -> Nanos {
         self.dirs[0].now()
@@ -386,7 +321,7 @@ impl Clock for StreamDirectories {
     }
 }
 
-impl FileTarget for StreamDirectories {
+impl FileTarget for Locations {
     /// An existing directory is used, as in the original.
     fn make_dir(&mut self, path: &str) -> TargetResult {
         let (target, path) = self.route(path)?;

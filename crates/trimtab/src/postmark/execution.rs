@@ -4,9 +4,8 @@ use super::announce::{AnnouncedRun, Announcer};
 use super::classic::{Stamps, Totals};
 use super::config::PostmarkConfig;
 use super::details;
-use super::directories::{LockedDirectory, Names, Obstacles, StreamDirectories, hold};
+use super::directories::{Locations, LockedDirectory, Names, Obstacles, hold};
 use super::memory;
-use super::session::{PostmarkResult, Runner};
 use crate::store::recipe::starts_now;
 use anyhow::{Context as _, bail};
 use std::io::Write;
@@ -16,13 +15,12 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::output::{ClosedPipeGuard, Context};
-use trimtab_linux::session::runner::together;
 use trimtab_linux::session::safety::consent;
 use trimtab_linux::sys::interrupt::InterruptError;
-use trimtab_linux::target::dir::{Calls, DirOptions};
+use trimtab_linux::target::dir::{Calls, DirOptions, Fsync};
 use trimtab_sim::run::{Field, Run, TargetKind, Warning};
 use trimtab_sim::runner::recorder::RunRecording;
-use trimtab_sim::runner::{RunEnd, RunOutcome};
+use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::WorkloadPlan;
@@ -38,10 +36,10 @@ pub struct PostmarkRunRecord {
     pub config: PostmarkConfig,
     /// Start of the run.
     pub started_unix_ms: u64,
-    /// Sums over all streams.
+    /// Figures of the report.
     pub totals: Totals,
-    /// Counts of each stream.
-    pub streams: Vec<PostmarkCounts>,
+    /// Counts.
+    pub counts: PostmarkCounts,
     /// The seconds of the original's report.
     pub stamps: Stamps,
     /// Phases, latencies, series.
@@ -58,7 +56,7 @@ impl PostmarkRunRecord {
             [] => std::env::current_dir().map_or_else(|_| ".".to_owned(), |dir| dir.display().to_string()),
             locations => locations.iter().map(|location| location.path().display().to_string()).collect::<Vec<_>>().join(", "),
         };
-        let fields = details::fields(&settings, self.config.fsync, self.config.direct, self.config.threads);
+        let fields = details::fields(&settings, Fsync::Never, false, 1);
         let mut header = starts_now("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
         header.started_unix_ms = self.started_unix_ms;
         let mut run = header.into_run(self.recorded.clone(), true);
@@ -66,76 +64,36 @@ impl PostmarkRunRecord {
             run.environment.clone_from(environment);
             run.warnings.clone_from(warnings);
         }
-        details::add(&mut run, &settings, &self.streams.iter().map(std::slice::from_ref).collect::<Vec<_>>());
+        details::add(&mut run, &settings, &[std::slice::from_ref(&self.counts)]);
         run
     }
-
-    /// True if some stream ran out of files.
-    pub fn out_of_files(&self) -> bool {
-        self.streams.iter().any(|counts| counts.out_of_files)
-    }
 }
 
-/// Runs PostMark in the user's directories.
-pub struct PostmarkRunner<'a> {
-    context: &'a Context,
-    /// Observe the machine and its other activity.
-    observe: bool,
-    /// Receives every run that ended normally.
-    finished: &'a mut dyn FnMut(PostmarkRunRecord) -> anyhow::Result<()>,
+/// The system calls of PostMark.
+pub fn dir_options(settings: &PostmarkSettings) -> DirOptions {
+    let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
+    DirOptions { write_block: settings.write_block, read_block: settings.read_block, calls, ..DirOptions::default() }
 }
 
-impl<'a> PostmarkRunner<'a> {
-    /// Passes every run to `finished`, with its surroundings if `observe` is set.
-    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(PostmarkRunRecord) -> anyhow::Result<()>) -> Self {
-        Self { context, observe, finished }
-    }
-}
-
-impl Runner for PostmarkRunner<'_> {
-    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult> {
-        let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
-        let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
-        let mut record = run(self.context, config, out)?;
-        record.surroundings = observer.map(|observer| observer.finish(None));
-        let finished = PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
-        (self.finished)(record)?;
-        Ok(finished)
-    }
-}
-
-/// Options of the target.
-pub fn dir_options(settings: &PostmarkSettings, config: &PostmarkConfig) -> DirOptions {
-    DirOptions {
-        write_block: settings.write_block,
-        read_block: settings.read_block,
-        calls: if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } },
-        fsync: config.fsync,
-        direct: config.direct,
-        ..DirOptions::default()
-    }
-}
-
-fn run(context: &Context, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkRunRecord> {
+/// Runs PostMark in the user's directories; with `observe`, the machine and its other activity
+/// are recorded.
+pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut dyn Write) -> anyhow::Result<PostmarkRunRecord> {
+    let observer = observe.then(|| Observer::start(config.first_location())).transpose();
+    let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let options = dir_options(&settings, config);
-    options.check().map_err(UsageError::new)?;
-    memory::check(&settings, config.threads)?;
+    memory::check(&settings, 1)?;
     let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {
         paths.push(config.first_location().to_owned());
     }
     let held = hold(&paths)?;
-    clear_the_way(context, &held, &settings, config.threads)?;
+    clear_the_way(context, &held, &settings)?;
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     trimtab_linux::sys::interrupt::check()?;
 
-    let mut runs = Vec::new();
-    for index in 0..config.threads {
-        runs.push(Postmark::new(&settings.stream(index)).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations());
-    }
-    let plan = plan(&runs);
+    let run = Postmark::new(&settings).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations();
+    let plan = run.plan();
     fits(&held, &plan)?;
     agreed(context, &plan)?;
     let _unfinished = trimtab_linux::sys::interrupt::TemporaryChangeGuard::begin();
@@ -143,33 +101,25 @@ fn run(context: &Context, config: &PostmarkConfig, out: &mut (dyn Write + Send))
     let started_unix_ms = trimtab_linux::sys::clock::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
-    let epoch = Instant::now();
-    let mut streams = Vec::new();
-    for (index, run) in runs.into_iter().enumerate() {
-        let places = StreamDirectories::new(&held, options, epoch, index as u32, config.threads)?;
-        streams.push((AnnouncedRun::new(run, (index == 0).then_some(&announcer)), places));
-    }
-    let outcome = together::run(&mut streams, &mut &announcer);
-    let recorded = ended(outcome, &mut streams)?;
+    let mut announced = AnnouncedRun::new(run, &announcer);
+    let mut places = Locations::new(&held, dir_options(&settings)).context("cannot use the locations")?;
+    let outcome = files::run(&mut announced, &mut places, &mut &announcer);
+    let recorded = ended(outcome, &announced.run, &mut places)?;
     drop(survives);
-    let mut totals = Totals::default();
-    let counts: Vec<PostmarkCounts> = streams.iter().map(|(stream, _)| stream.run.counts()).collect();
-    for ((stream, _), counts) in streams.iter().zip(&counts) {
-        totals.add(stream.run.settings(), counts);
-    }
+    let counts = announced.run.counts();
     Ok(PostmarkRunRecord {
         config: config.clone(),
         started_unix_ms,
-        totals,
-        streams: counts,
+        totals: Totals::of(&settings, &counts),
+        counts,
         stamps: announcer.stamps(),
         recorded,
-        surroundings: None,
+        surroundings: observer.map(|observer| observer.finish(None)),
     })
 }
 
 /// Removes the files of an aborted run, and returns its error.
-fn ended(outcome: RunOutcome, streams: &mut [(AnnouncedRun<'_, '_>, StreamDirectories)]) -> anyhow::Result<RunRecording> {
+fn ended(outcome: RunOutcome, run: &Postmark, places: &mut Locations) -> anyhow::Result<RunRecording> {
     let cause = match outcome.end {
         RunEnd::Complete => return Ok(outcome.recorded),
         RunEnd::Interrupted => anyhow::Error::new(InterruptError),
@@ -177,20 +127,16 @@ fn ended(outcome: RunOutcome, streams: &mut [(AnnouncedRun<'_, '_>, StreamDirect
     };
     let is_there = |error: TargetError| error.errno != Some(libc::ENOENT);
     let mut left = 0_u64;
-    for (stream, places) in streams {
-        stream.run.for_each_leftover(|leftover| {
-            let there = match leftover {
-                // A file that could not be removed may never have existed: a read-only filesystem
-                // does not tell.
-                Leftover::File(path) if places.is_foreign(path) => false,
-                Leftover::File(path) => {
-                    places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error))
-                }
-                Leftover::Dir(path) => places.remove_dir(path).is_err_and(is_there),
-            };
-            left += u64::from(there);
-        });
-    }
+    run.for_each_leftover(|leftover| {
+        let there = match leftover {
+            // A file that could not be removed may never have existed: a read-only filesystem
+            // does not tell.
+            Leftover::File(path) if places.is_foreign(path) => false,
+            Leftover::File(path) => places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error)),
+            Leftover::Dir(path) => places.remove_dir(path).is_err_and(is_there),
+        };
+        left += u64::from(there);
+    });
     if left > 0 {
         let what = if left == 1 { "a file or directory".to_owned() } else { format!("{left} files and directories") };
         return Err(cause.context(format!("{what} of the run could not be removed")));
@@ -200,19 +146,17 @@ fn ended(outcome: RunOutcome, streams: &mut [(AnnouncedRun<'_, '_>, StreamDirect
 
 /// Ensures that no existing file has a name of the run. Files left by an earlier run may be
 /// removed with consent.
-fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &PostmarkSettings, threads: u32) -> anyhow::Result<()> {
+fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &PostmarkSettings) -> anyhow::Result<()> {
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
-    let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
-    let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
-    seeds.push(SEED_DEFAULT);
-    let in_the_way = found.in_the_way();
+    let Obstacles { in_the_way, all } = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories })?;
+    let seeds = [settings.seed, SEED_DEFAULT];
     // Other programs may keep files of such names where the run does not need them.
-    let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(held, &seeds));
+    let left = [&all, &in_the_way].into_iter().find(|files| files.are_leftovers(held, seeds));
     match left {
         Some(left) => {
             let what = format!("{left} left by an earlier PostMark run");
             if consent::ask(context, &format!("{what}. Remove them?"))? {
-                left.remove(held, &seeds)?;
+                left.remove(held, seeds)?;
             } else if in_the_way.is_empty() {
                 context.remark(&format!("{what}; --yes removes them."));
             } else {
@@ -259,17 +203,9 @@ fn fits(held: &[LockedDirectory], plan: &WorkloadPlan) -> anyhow::Result<()> {
     }
 }
 
-fn plan(runs: &[Postmark]) -> WorkloadPlan {
-    runs.iter().map(|run| run.plan()).fold(WorkloadPlan::default(), |sum, plan| WorkloadPlan {
-        written: sum.written.saturating_add(plan.written),
-        space: sum.space.saturating_add(plan.space),
-        ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
-    })
-}
-
 /// The wall clock in whole seconds, as the start plus the elapsed time, so that setting the
 /// clock does not distort a run's time.
-fn wall_seconds() -> impl FnMut() -> i64 + Send {
+fn wall_seconds() -> impl FnMut() -> i64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let start = Instant::now();
     move || i64::try_from((wall + start.elapsed()).as_secs()).unwrap_or(i64::MAX)

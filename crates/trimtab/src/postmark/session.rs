@@ -33,23 +33,13 @@ pub struct PostmarkResult {
     pub all_done: bool,
 }
 
-/// Executes the runs of a session.
-pub trait Runner {
-    /// Executes one run with its progress on `out`. A failed run cleans up.
-    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult>;
-}
-
-/// The end of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionEnd {
-    /// A run failed.
-    pub failed: bool,
-}
+/// Executes one run with its progress on the output. A failed run cleans up.
+pub type Runner<'a> = dyn FnMut(&PostmarkConfig, &mut dyn Write) -> anyhow::Result<PostmarkResult> + 'a;
 
 /// Outputs of a session.
 pub struct SessionOutput<'a> {
     /// Standard output of the original.
-    pub out: &'a mut (dyn Write + Send),
+    pub out: &'a mut dyn Write,
     /// Complaints, one line each.
     pub complain: &'a mut dyn FnMut(&str),
     /// Send the output of `!` commands to standard error, because standard output is used
@@ -61,7 +51,7 @@ pub struct SessionOutput<'a> {
 pub struct Session<'a> {
     config: PostmarkConfig,
     voice: SessionOutput<'a>,
-    runner: &'a mut dyn Runner,
+    runner: &'a mut Runner<'a>,
     load_depth: u32,
     /// The file being executed is writable by other users.
     foreign: bool,
@@ -77,12 +67,13 @@ enum SessionStep {
 
 impl<'a> Session<'a> {
     /// A session that starts with `config`.
-    pub fn new(config: PostmarkConfig, voice: SessionOutput<'a>, runner: &'a mut dyn Runner) -> Self {
+    pub fn new(config: PostmarkConfig, voice: SessionOutput<'a>, runner: &'a mut Runner<'a>) -> Self {
         Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
     /// Executes `file` if it exists, then `input` with a prompt, unless the file contains `quit`.
-    pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<SessionEnd> {
+    /// Returns true if a run failed.
+    pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<bool> {
         writeln!(self.voice.out, "{BANNER}")?;
         let mut next = SessionStep::Line;
         match named::open_to_read(file, Streams::Pipes) {
@@ -109,7 +100,7 @@ impl<'a> Session<'a> {
             };
         }
         self.voice.out.flush()?;
-        Ok(SessionEnd { failed: self.failed })
+        Ok(self.failed)
     }
 
     fn complain(&mut self, text: &str) {
@@ -213,7 +204,7 @@ impl<'a> Session<'a> {
     }
 
     fn run(&mut self, argument: Option<&[u8]>) -> anyhow::Result<()> {
-        let finished = match self.runner.run(&self.config, self.voice.out) {
+        let finished = match (self.runner)(&self.config, self.voice.out) {
             Ok(finished) => finished,
             Err(error) if error.chain().any(|cause| cause.is::<InterruptError>()) => {
                 self.voice.out.flush()?;

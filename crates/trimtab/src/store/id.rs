@@ -18,7 +18,6 @@ impl RunId {
 
     /// The id of `run`: 64-bit FNV-1a with a final mix, over version 1 of the JSON without the
     /// values derived from its histograms.
-    #[must_use]
     pub fn of(run: &Run) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         let mut bare = run.clone();
@@ -33,7 +32,6 @@ impl RunId {
     }
 
     /// The same hash of a text.
-    #[must_use]
     pub fn of_text(text: &str) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         hash.add(text.as_bytes());
@@ -41,7 +39,6 @@ impl RunId {
     }
 
     /// The leading digits, as shown in lists.
-    #[must_use]
     pub fn short(self) -> String {
         let mut digits = self.to_string();
         digits.truncate(Self::SHORT);

@@ -1,7 +1,7 @@
 //! Reads runs from the store.
 
-use super::{Reference, Result, RunId, Store, StoreError, body};
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
+use super::{Reference, Result, RunId, Store, StoreError, ambiguous, body};
+use rusqlite::{Params, Row, Transaction, TransactionBehavior, params};
 use serde::{Serialize, Serializer};
 use trimtab_sim::run::json::entries;
 use trimtab_sim::run::shown::headline;
@@ -70,7 +70,6 @@ pub struct Summary {
 
 impl Summary {
     /// The mean of the headline figure; `None` without a figure or if the mean is not finite.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.metric.as_ref().and_then(mean)
     }
@@ -96,7 +95,6 @@ impl Store {
     /// The matching runs, oldest first, each read completely and checked against its id.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>> {
         let _snapshot = self.snapshot()?;
-        let error = self.error("read");
         let sql = "
             SELECT run, id FROM runs
             WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR policy = ?2)
@@ -107,13 +105,8 @@ impl Store {
         let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
         let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
-        let mut statement = self.connection.prepare(sql).map_err(&error)?;
-        let rows = statement
-            .query_map(params![filter.workload, filter.policy, filter.target, since, limit, filter.label, study], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .and_then(Iterator::collect::<rusqlite::Result<Vec<(i64, String)>>>)
-            .map_err(&error)?;
+        let params = params![filter.workload, filter.policy, filter.target, since, limit, filter.label, study];
+        let rows: Vec<(i64, String)> = self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut list = rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
         list.reverse();
         Ok(list)
@@ -129,8 +122,7 @@ impl Store {
                 UNION ALL
                 SELECT studies.id, max(runs.saved), 1, studies.saved FROM studies JOIN study_runs USING (study) JOIN runs USING (run) GROUP BY studies.study
             ) ORDER BY saved DESC, nth DESC LIMIT 1 OFFSET ?1";
-        let found: Vec<(String, bool)> = self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let found = found.into_iter().next();
+        let found: Option<(String, bool)> = self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?.pop();
         Ok(found.map_or_else(|| reference.clone(), |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) }))
     }
 
@@ -145,18 +137,18 @@ impl Store {
             }
         };
         match &ids[..] {
-            [] => Err(self.no_run(reference, &meant)),
+            [] => Err(self.no_single_run(reference, &meant)),
             [id] => id.parse().map_err(|detail: String| self.damaged(detail)),
-            several => Err(StoreError::Ambiguous { reference: reference.to_string(), ids: several.join(", ") }),
+            several => Err(ambiguous(reference, several)),
         }
     }
 
     /// The error for a reference that names no single run; it mentions a study, which other
     /// commands accept.
-    fn no_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
+    fn no_single_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
         match self.find_study(meant) {
             Ok((id, study)) => StoreError::Study { reference: reference.to_string(), id: id.short(), runs: study.runs.len() },
-            Err(_) => StoreError::NoSuchRun { path: self.path.clone(), reference: reference.to_string() },
+            Err(_) => self.no_run(&reference.to_string()),
         }
     }
 
@@ -165,14 +157,20 @@ impl Store {
         let _snapshot = self.snapshot()?;
         match self.row_of(id)? {
             Some(row) => self.load_row(row).and_then(|run| self.check(id, run)),
-            None => Err(StoreError::NoSuchRun { path: self.path.clone(), reference: id.to_string() }),
+            None => Err(self.no_run(&id.to_string())),
         }
     }
 
     /// Returns the run if its content matches its id.
     fn check(&self, id: RunId, run: Run) -> Result<Run> {
         let found = RunId::of(&run);
-        if found == id { Ok(run) } else { Err(StoreError::Altered { path: self.path.clone(), id, found }) }
+        if found == id {
+            return Ok(run);
+        }
+        let path = self.path.display();
+        Err(StoreError::Other(format!(
+            "run {id} in store {path} was altered: its present content has the id {found}; remove it with trimtab results delete {id}"
+        )))
     }
 
     /// Keeps all reads consistent while the transaction lives.
@@ -181,12 +179,12 @@ impl Store {
     }
 
     pub(super) fn row_of(&self, id: RunId) -> Result<Option<i64>> {
-        let found = self.connection.query_row("SELECT run FROM runs WHERE id = ?1", [id.to_string()], |row| row.get(0));
-        found.optional().map_err(self.error("read"))
+        Ok(self.rows("SELECT run FROM runs WHERE id = ?1", [id.to_string()], |row| row.get(0))?.pop())
     }
 
     pub(super) fn rows<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Result<Vec<T>> {
-        rows(&self.connection, sql, params, read).map_err(self.error("read"))
+        let rows = || -> rusqlite::Result<_> { self.connection.prepare_cached(sql)?.query_map(params, read)?.collect() };
+        rows().map_err(self.error("read"))
     }
 
     fn summary(&self, row: i64, id: &str) -> Result<Summary> {
@@ -246,13 +244,4 @@ struct Columns {
     /// The reason why the body is unreadable, if it is.
     readable: Result<(), String>,
     label: Option<String>,
-}
-
-fn rows<T>(
-    connection: &Connection,
-    sql: &str,
-    params: impl Params,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    connection.prepare_cached(sql)?.query_map(params, read)?.collect()
 }

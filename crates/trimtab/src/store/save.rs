@@ -26,7 +26,7 @@ impl Store {
             match there {
                 Some(row) => {
                     if body::json(&self.load_row(row)?) != body::json(run) {
-                        return Err(StoreError::Conflict { path, id });
+                        return Err(StoreError::Other(format!("store {} has another run with the id {id}", path.display())));
                     }
                     if touch {
                         let next = "UPDATE runs SET saved = (SELECT max(saved) + 1 FROM runs), saved_unix_ms = ?2 WHERE run = ?1";

@@ -1,6 +1,6 @@
 //! Studies: groups of runs, with notes that belong to no single run.
 
-use super::{Reference, Result, RunId, Store, StoreError};
+use super::{Reference, Result, RunId, Store, StoreError, ambiguous};
 use rusqlite::{Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 use trimtab_sim::run::{Field, json::entries};
@@ -46,7 +46,6 @@ mod parts {
 impl StudyRecord {
     /// Id derived from the content: saving or importing the same study again gives the same
     /// entry.
-    #[must_use]
     pub fn id(&self) -> RunId {
         let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
         let notes: Vec<String> = self.notes.iter().map(|field| format!("{}: {}", field.key, field.value)).collect();
@@ -102,7 +101,8 @@ impl Store {
 
     /// Finds the study that `reference` names.
     pub fn find_study(&self, reference: &Reference) -> Result<(RunId, StudyRecord)> {
-        let missing = || StoreError::NoSuchStudy { path: self.path.clone(), reference: reference.to_string() };
+        let path = self.path.display();
+        let missing = || StoreError::Other(format!("store {path} has no study '{reference}'; see trimtab results list --studies"));
         let mut all = self.studies()?;
         if let Reference::LastStudy(back) = reference {
             let at = all.len().checked_sub(1 + *back as usize).ok_or_else(missing)?;
@@ -113,10 +113,7 @@ impl Store {
         match all.len() {
             0 => Err(missing()),
             1 => Ok(all.swap_remove(0)),
-            _ => {
-                let ids: Vec<String> = all.iter().map(|(id, _)| id.to_string()).collect();
-                Err(StoreError::Ambiguous { reference: reference.to_string(), ids: ids.join(", ") })
-            }
+            _ => Err(ambiguous(reference, &all.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>())),
         }
     }
 

@@ -111,7 +111,7 @@ fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
     assert!(ambiguous.contains("could be any of") && ambiguous.contains(shared), "{ambiguous}");
     for nonsense in ["", "last~", "last~x", "lastly", "xyz", "0123456789abcdef0", "*", "study:", "study:*", "'; DROP TABLE runs"] {
         let error = store.find(&nonsense.parse::<Reference>().unwrap()).unwrap_err();
-        assert!(matches!(error, StoreError::NoSuchRun { .. }), "{nonsense}: {error}");
+        assert!(error.to_string().contains("has no run"), "{nonsense}: {error}");
     }
 }
 

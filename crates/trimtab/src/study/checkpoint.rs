@@ -11,53 +11,15 @@ use trimtab_sim::run::{Field, Provenance, Run};
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::sensitivity::Sensitivity;
 
-/// Store of finished runs.
-pub trait Checkpoints: Sync {
-    /// An earlier run of this cell that may be reused.
-    fn find(&self, cell: &str) -> Option<Run>;
-
-    /// Number of finished runs that may be reused.
-    fn found(&self) -> usize {
-        0
-    }
-
-    /// The result of an earlier study of these assumptions, if it may be reused.
-    fn sensitivity(&self, _cell: &str) -> Option<Sensitivity> {
-        None
-    }
-
-    /// Stores a finished run.
-    ///
-    /// # Errors
-    /// The store cannot be written.
-    fn put(&self, run: &Run) -> anyhow::Result<()>;
-}
-
-#[cfg(test)]
-/// Stores nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct NullCheckpoints;
-
-#[cfg(test)]
-impl Checkpoints for NullCheckpoints {
-    fn find(&self, _cell: &str) -> Option<Run> {
-        None
-    }
-
-    fn put(&self, _run: &Run) -> anyhow::Result<()> {
-        Ok(())
-    }
-}
-
 /// Checkpoints in the store of results.
 #[derive(Debug)]
-pub struct StoreCheckpoints {
+pub struct Checkpoints {
     store: Mutex<Store>,
     found: Mutex<BTreeMap<String, (RunId, Run)>>,
     sensitivities: Vec<Sensitivity>,
 }
 
-impl StoreCheckpoints {
+impl Checkpoints {
     /// Opens the store. With `resume`, the stored runs of `target` may be reused; measured ones
     /// only from unfinished studies, so that a new measurement is a measurement.
     ///
@@ -83,22 +45,27 @@ impl StoreCheckpoints {
         }
         Ok(Self { store: Mutex::new(store), found: Mutex::new(found), sensitivities })
     }
-}
 
-impl Checkpoints for StoreCheckpoints {
-    fn find(&self, cell: &str) -> Option<Run> {
+    /// An earlier run of this cell that may be reused.
+    pub fn find(&self, cell: &str) -> Option<Run> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).get(cell).map(|(_, run)| run.clone())
     }
 
-    fn sensitivity(&self, cell: &str) -> Option<Sensitivity> {
+    /// The result of an earlier study of these assumptions, if it may be reused.
+    pub fn sensitivity(&self, cell: &str) -> Option<Sensitivity> {
         self.sensitivities.iter().rfind(|sensitivity| sensitivity.cell == cell).cloned()
     }
 
-    fn found(&self) -> usize {
+    /// Number of finished runs that may be reused.
+    pub fn found(&self) -> usize {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn put(&self, run: &Run) -> anyhow::Result<()> {
+    /// Stores a finished run.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put(&self, run: &Run) -> anyhow::Result<()> {
         // A thread that panicked left no unfinished transaction, so the lock is usable.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
@@ -152,11 +119,8 @@ mod tests {
         let mut store = Store::create_or_open(&dir.path().join("results.db")).unwrap();
         let old = run(1000, "1");
         let id = store.save(&old).unwrap().id;
-        let kept = StoreCheckpoints {
-            store: Mutex::new(store),
-            found: Mutex::new([("cell".to_owned(), (id, old))].into()),
-            sensitivities: Vec::new(),
-        };
+        let kept =
+            Checkpoints { store: Mutex::new(store), found: Mutex::new([("cell".to_owned(), (id, old))].into()), sensitivities: Vec::new() };
         let starts = || {
             let store = kept.store.lock().unwrap();
             let all = store.list(&Filter::default()).unwrap();

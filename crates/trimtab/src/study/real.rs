@@ -2,6 +2,7 @@
 
 use super::foreground_probe::{self, ProbeDirectories};
 use super::run::{Offer, Rig};
+use crate::postmark::execution;
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
 use anyhow::Context as _;
@@ -23,7 +24,7 @@ use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 use trimtab_linux::session::safety::{Workspace, consent};
 use trimtab_linux::session::{ProgressWatch, assemble};
 use trimtab_linux::sys::beneath::PRIVATE_FILE;
-use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_linux::trim::fitrim;
@@ -233,15 +234,11 @@ fn remount_obstacle(mount: &Mount) -> Option<String> {
 
 /// Directory options for a job.
 fn dir_options(job: &Job) -> DirOptions {
-    let options = DirOptions { seed: job.seed(), ..DirOptions::default() };
-    match job {
-        Job::Tree { .. } => options,
-        Job::Postmark(workload) => {
-            let settings = workload.inner().settings();
-            let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
-            DirOptions { read_block: settings.read_block, write_block: settings.write_block, calls, ..options }
-        }
-    }
+    let options = match job {
+        Job::Tree { .. } => DirOptions::default(),
+        Job::Postmark(workload) => execution::dir_options(workload.inner().settings()),
+    };
+    DirOptions { seed: job.seed(), ..options }
 }
 
 /// The tool's own cost of a job.
@@ -324,11 +321,6 @@ impl<'a> RealRig<'a> {
         }
         Ok(end)
     }
-
-    fn restore_option(&self, changed: Option<DiscardChange>) -> anyhow::Result<()> {
-        let Some(changed) = changed else { return Ok(()) };
-        changed.restore().context("cannot restore the mount options")
-    }
 }
 
 impl Rig for RealRig<'_> {
@@ -392,7 +384,7 @@ impl Rig for RealRig<'_> {
         // Before the run is stored, so that output and store agree.
         self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
         self.remove_run(&name);
-        self.restore_option(changed)?;
+        changed.map_or(Ok(()), |changed| changed.restore().context("cannot restore the mount options"))?;
         Ok(assembled)
     }
 }

@@ -31,7 +31,6 @@ use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: a hash of everything that determines its result.
-#[must_use]
 pub fn name(cell: &StudyCell) -> String {
     checkpoint::name(cell.header(), &cell.detail())
 }
@@ -43,7 +42,7 @@ pub struct ModelledStudy<'a> {
     /// Repeats of each cell.
     pub repeats: u32,
     /// Finished cells, which are not run again.
-    pub checkpoints: &'a dyn Checkpoints,
+    pub checkpoints: &'a Checkpoints,
     /// Assumptions to vary one at a time.
     pub assumptions: Option<Assumptions>,
     /// The study that collects the runs.
@@ -144,7 +143,7 @@ struct RunningStudy<'a> {
     /// Cells to run in order, and for each the cells that it covers.
     visits: Vec<(usize, Vec<usize>)>,
     books: Mutex<Matrix>,
-    checkpoints: &'a dyn Checkpoints,
+    checkpoints: &'a Checkpoints,
     study: Study,
     assumptions: Option<Assumptions>,
     /// The cells of each small study, and its result.
@@ -353,7 +352,7 @@ pub struct MeasuredRequest {
 ///
 /// # Errors
 /// Nothing could be measured, or the store cannot be written.
-pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkpoints) -> anyhow::Result<Study> {
+pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &Checkpoints) -> anyhow::Result<Study> {
     let started = Instant::now();
     let mut study = Study { target: asked.target.clone(), complete: true, ..Study::default() };
     let wanted = |policy: &str| asked.policies.is_empty() || asked.policies.iter().any(|p| p == policy);
@@ -419,7 +418,7 @@ fn cells<'a>(
     rig: &dyn Rig,
     asked: &'a MeasuredRequest,
     policies: &'a [String],
-    checkpoints: &dyn Checkpoints,
+    checkpoints: &Checkpoints,
 ) -> anyhow::Result<(Vec<(&'a Job, &'a String)>, Matrix)> {
     let named = asked.jobs.iter().flat_map(|job| policies.iter().map(move |policy| (job, policy))).map(|(job, policy)| {
         let (header, detail) = rig.identity(job, policy);
@@ -457,7 +456,6 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::checkpoint::NullCheckpoints;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
     use trimtab_sim::runner::recorder::RunRecording;
     use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -493,6 +491,14 @@ mod tests {
         }
     }
 
+    /// Runs the study with a store of its own.
+    fn study_of(rig: &mut Fake, asked: &MeasuredRequest) -> Study {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Some(directory.path().join("store.db"));
+        let context = Context::new(trimtab_linux::output::OutputOptions { json: false, quiet: true, plain: false }, true, None, store);
+        real(rig, asked, &Checkpoints::open(&context, "x", false).unwrap()).unwrap()
+    }
+
     fn asked(policies: &[&str], patience: Option<Duration>) -> MeasuredRequest {
         let job = Job::postmark(&PostmarkSettings { number: 5, transactions: 5, ..PostmarkSettings::default() }).unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
@@ -502,7 +508,7 @@ mod tests {
     #[test]
     fn repeats_alternate_and_failed_policy_is_dropped() {
         let mut rig = Fake::default();
-        let study = real(&mut rig, &asked(&[], None), &NullCheckpoints).unwrap();
+        let study = study_of(&mut rig, &asked(&[], None));
         // Warm-up, forward, backward, and forward again without the failed policy.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
@@ -516,8 +522,8 @@ mod tests {
     #[test]
     fn single_policy_needs_no_warm_up() {
         let mut rig = Fake::default();
-        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NullCheckpoints).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
-        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NullCheckpoints).unwrap();
+        assert_eq!(study_of(&mut rig, &asked(&["as-mounted"], None)).runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = study_of(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)));
         assert!(study.runs.is_empty());
         let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };
         assert_eq!(study.untried, [OmittedPart { part, reason: OmissionReason::NoTime }]);

@@ -72,7 +72,6 @@ fn time(cell: &SweepCell<TraceInput>) -> Option<f64> {
 }
 
 /// Runs a few cells of a plan.
-#[must_use]
 pub fn calibrate(checked: &ValidatedPlan) -> Calibration {
     let (plan, last) = (&checked.plan, u128::from(checked.plan.cells() - 1));
     let mut numbers: Vec<u64> = (0..CELLS).map(|n| (u128::from(n) * last / u128::from(CELLS - 1)) as u64).collect();

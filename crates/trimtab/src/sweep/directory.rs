@@ -27,6 +27,17 @@ pub enum ResultTable {
 }
 
 impl ResultTable {
+    const ALL: [Self; 3] = [Self::Cells, Self::Series, Self::Histograms];
+
+    /// The name, as the user gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cells => "cells",
+            Self::Series => "series",
+            Self::Histograms => "histograms",
+        }
+    }
+
     const fn file(self) -> &'static str {
         match self {
             Self::Cells => RESULTS,
@@ -68,7 +79,6 @@ pub struct SweepDescription {
 
 impl SweepDescription {
     /// The description of a plan.
-    #[must_use]
     pub fn of(checked: &ValidatedPlan) -> Self {
         Self {
             schema: "trimtab.sweep".to_owned(),
@@ -167,7 +177,6 @@ impl Directory {
     }
 
     /// The present description, if it is of another plan or model.
-    #[must_use]
     pub fn of_another(path: &Path, checked: &ValidatedPlan) -> Option<SweepDescription> {
         let there = Dir::open(path).ok().and_then(|dir| about_in(&dir).ok());
         there.filter(|about| *about != SweepDescription::of(checked))
@@ -181,7 +190,7 @@ impl Directory {
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
             // The tables belong to another plan or model and would be mistaken for this one's.
-            for part in [ResultTable::Cells, ResultTable::Series, ResultTable::Histograms] {
+            for part in ResultTable::ALL {
                 made.remove(part.file())?;
             }
             made.write(PLAN, text.as_bytes())?;
@@ -303,7 +312,6 @@ impl Directory {
     }
 
     /// A table; `None` if the plan keeps no data for it.
-    #[must_use]
     pub fn columns(&self, part: ResultTable, rows: &[SweepRow]) -> Option<Vec<Column>> {
         let keep = &self.plan.keep;
         match part {

@@ -3,6 +3,7 @@
 use super::calibrate::Calibration;
 use super::{Examination, ValidatedPlan};
 use crate::drives::crew::processors;
+use crate::drives::memory::MemoryBudget;
 use crate::report::layout::on_screen;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_study::document::Table;
@@ -36,7 +37,7 @@ impl Estimate {
     /// The cost of `checked`, from an examination of its cells and trial runs.
     pub fn of(checked: &ValidatedPlan, looked: Examination, calibration: Calibration) -> Self {
         let cells = checked.plan.cells();
-        let memory = super::usable_memory();
+        let memory = MemoryBudget::of_this_machine().total();
         let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
         let all_s = calibration.cell_s.map(|cell| cell * cells as f64 / threads.max(1) as f64);
         Self {

@@ -23,7 +23,6 @@ pub struct Files {
 
 impl Files {
     /// Files for the plan at this path.
-    #[must_use]
     pub fn beside(plan: &Path) -> Self {
         let directory = plan.parent().unwrap_or(Path::new("")).to_owned();
         Self { directory, drives: Mutex::default(), traces: Mutex::default() }
@@ -31,7 +30,6 @@ impl Files {
 
     /// The files read so far, by their name in the plan, with a hash of their content: other
     /// files give other results.
-    #[must_use]
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         let of_drive = |drive: &Drive| DriveSpec { name: String::new(), description: String::new(), ..drive.spec.clone() };

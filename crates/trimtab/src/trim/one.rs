@@ -150,33 +150,14 @@ fn chosen<'a>(request: &'a ManualTrimRequest, fs: &'a Filesystem) -> impl Iterat
 fn blank(request: &ManualTrimRequest, fs: &Filesystem) -> FilesystemOutcome {
     FilesystemOutcome {
         path: fs.mount().mount_point.display().to_string(),
-        named: None,
         fs_type: fs.mount().fs_type.clone(),
         policy: request.how.to_string(),
         min_extent: request.min_extent.0,
         unit: fs.layout().unit.clone(),
         windows: fs.layout().windows.len() as u64,
-        requests: 0,
-        complete: false,
-        resumed: false,
-        sync_seconds: None,
         free_bytes: fs.free().map_or(0, |b| b.0),
-        asked_bytes: 0,
-        returned_bytes: 0,
-        sent_bytes: None,
-        sent_commands: None,
-        sent_is_minimum: false,
-        sent_twice_bytes: 0,
-        would_send: None,
-        delivery: None,
-        layers: Vec::new(),
-        refused: Vec::new(),
-        seconds: 0.0,
-        trimming_seconds: 0.0,
-        longest_request_seconds: 0.0,
-        others_waited_during_ms: None,
-        others_waited_otherwise_ms: None,
         remarks: fs.layout().remark.iter().cloned().collect(),
+        ..FilesystemOutcome::default()
     }
 }
 

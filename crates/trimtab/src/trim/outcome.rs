@@ -27,7 +27,7 @@ pub struct SendEstimate {
 }
 
 /// Outcome for one filesystem.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct FilesystemOutcome {
     pub path: String,
     /// The named directory, if it is not the mount point.
@@ -70,16 +70,9 @@ pub struct FilesystemOutcome {
     pub remarks: Vec<String>,
 }
 
-/// A path that was skipped, which is not a fault.
+/// A path that was not trimmed.
 #[derive(Debug, Serialize)]
 pub struct SkippedPath {
-    pub path: String,
-    pub why: String,
-}
-
-/// A path that could not be trimmed.
-#[derive(Debug, Serialize)]
-pub struct TrimFailure {
     pub path: String,
     pub why: String,
 }
@@ -89,8 +82,9 @@ pub struct TrimFailure {
 pub struct TrimReport {
     pub dry_run: bool,
     pub filesystems: Vec<FilesystemOutcome>,
+    /// Skipped paths, which is not a fault.
     pub passed_by: Vec<SkippedPath>,
-    pub failed: Vec<TrimFailure>,
+    pub failed: Vec<SkippedPath>,
 }
 
 /// The exit status of the worst outcome.

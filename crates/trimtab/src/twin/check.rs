@@ -194,7 +194,7 @@ impl CheckTarget {
     fn area(&self) -> Option<Area> {
         match self {
             Self::Modelled(_) => None,
-            Self::Real(checked) => Some(*checked.area()),
+            Self::Real(checked) => Some(checked.area),
         }
     }
 
@@ -219,7 +219,7 @@ impl CheckTarget {
     fn mismatches(&self, drive: &Drive, twin: &Twin) -> Vec<String> {
         match self {
             Self::Modelled(truth) => mismatches(twin, truth),
-            Self::Real(checked) => twins::mismatches(&twin.origin, drive, checked.below()),
+            Self::Real(checked) => twins::mismatches(&twin.origin, drive, &checked.below),
         }
     }
 }

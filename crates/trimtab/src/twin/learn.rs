@@ -1,6 +1,5 @@
 //! Learning a twin: probe a drive and find the modelled drives that behave the same.
 
-pub mod limit;
 mod real;
 mod round;
 mod saved_rounds;
@@ -14,7 +13,6 @@ use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
-use limit::WriteLimit;
 pub use real::command;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -42,7 +40,7 @@ pub struct TwinLearnRequest {
     /// Probing budget.
     pub budget: Budget,
     /// Largest number of bytes that the probes write.
-    pub write_limit: Option<WriteLimit>,
+    pub write_limit: Option<Bytes>,
     /// Rest of a real drive before it is read.
     pub rest: Nanos,
     /// Start no further round after this time.
@@ -96,7 +94,7 @@ pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<Exit
     let mut watching = LearnProgress(Progress::new(context, "learn", ProgressUnit::Items, 0));
     let (measured, kept) = match of {
         LearnSubject::Modelled(spec) => {
-            let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
+            let limit = request.write_limit.map(|limit| limit.0);
             let measured = LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }

@@ -222,19 +222,3 @@ fn much_data_needs_consent() {
 fn the_null_target_needs_no_consent() {
     trimtab().args(["bench", "tree", "--files", "500", "--tries", "20", "null:"]).assert().success().stdout(contains("tree on null:"));
 }
-
-#[test]
-fn a_baseline_gives_ratios_and_one_that_is_unlike_a_warning() {
-    let dir = scratch();
-    let store = dir.path().join("results.db");
-    let tree = |args: &[&str]| {
-        let mut command = trimtab();
-        command.args(["bench", "tree", "--size", "300kB", "--reserve", "0", "--store"]).arg(&store).args(args).arg(dir.path());
-        command.assert()
-    };
-    tree(&["--files", "60", "--baseline", "last"]).code(1).stderr(contains("results.db does not exist"));
-    tree(&["--files", "60"]).success();
-    tree(&["--files", "60", "--baseline", "last"]).success().stdout(contains("delete+sync.ratio").and(contains("serious").not()));
-    tree(&["--files", "61", "--baseline", "last"]).success().stdout(contains("unpacked another tree (different: files)"));
-    tree(&["--files", "60", "--baseline", "ffffffffffffffff"]).code(1);
-}

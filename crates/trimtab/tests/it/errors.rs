@@ -150,8 +150,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["results", "delete", "nope"],
             &["results", "rerun", "nope"],
             &["results", "list", "--study", "nope"],
-            &["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--baseline", "nope"],
-            &["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--baseline", "12345678"],
         ],
     ),
     (

@@ -70,12 +70,11 @@ impl Scratch {
 }
 
 /// Argument lists for every command that writes, creates or changes a file.
-const OUTPUTS: [&[&str]; 16] = [
+const OUTPUTS: [&[&str]; 15] = [
     &["results", "export", "--output", "@"],
     &["results", "export", "--format", "csv", "--output", "@"],
     &["results", "report", "last", "--output", "@"],
     &["results", "report", "last", "--force", "--output", "@"],
-    &["drive", "trace", "%/trace.csv", "--to", "fio", "--output", "@"],
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "@"],
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--data", "@"],
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--record", "@"],

@@ -373,13 +373,13 @@ fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
 #[test]
 fn an_interrupt_cleans_up() {
     let (_dir, work) = work();
-    for (signal, threads, subdirectories) in [("INT", "1", "1"), ("TERM", "3", "4")] {
+    for (signal, subdirectories) in [("INT", "1"), ("TERM", "4")] {
         let config = work.join("config");
         let lines =
             ["set location pm", "set location +pm2", "set transactions 100000000", &format!("set subdirectories {subdirectories}"), "run"];
         fs::write(&config, session(&lines)).unwrap();
         let child = process()
-            .args(["-q", "--yes", "postmark", "--threads", threads])
+            .args(["-q", "--yes", "postmark"])
             .arg(&config)
             .current_dir(&work)
             .stdin(Stdio::piped())
@@ -497,46 +497,17 @@ fn details_go_to_standard_error_and_say_when_files_run_out() {
 }
 
 #[test]
-fn the_additions_do_what_they_say() {
-    let (_dir, work) = work();
-    let lines = [
-        "set location pm",
-        "set buffering false",
-        "set read 4096",
-        "set write 8192",
-        "set size 1 30000",
-        "set fsync close",
-        "set direct true",
-        "set rate 5000",
-        "run",
-    ];
-    let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
-    assert.stderr(
-        predicate::str::contains("fsync close, direct true, threads 1").and(predicate::str::contains("transaction_interval_ns 200,000")),
-    );
-    let assert = trimtab().args(["-q", "postmark", "--direct"]).current_dir(&work).write_stdin("run\n").assert().code(1);
-    assert.stderr(predicate::str::contains("switch buffering off"));
-    let threads = |n: &str| {
-        let assert = trimtab().args(["postmark", "--threads", n]).current_dir(work.join("pm")).write_stdin("run\n").assert().success();
-        String::from_utf8(assert.get_output().stdout.clone()).unwrap()
-    };
-    assert!(threads("1").contains("\t764 created"));
-    assert!(threads("3").contains("\t2265 created"), "the sum of three streams with seeds of their own");
-    assert!(entries(&work.join("pm")).is_empty());
-}
-
-#[test]
 fn wrong_usage_is_said_in_one_line() {
-    trimtab().args(["postmark", "--rate", "-3"]).assert().code(2);
-    trimtab().args(["postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("'0' for '--rate <N>'"));
-    trimtab().args(["postmark", "--threads", "0"]).assert().code(2);
+    trimtab().args(["bench", "postmark", "--rate", "-3"]).assert().code(2);
+    trimtab().args(["bench", "postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("'0' for '--rate <N>'"));
+    trimtab().args(["bench", "postmark", "--threads", "0"]).assert().code(2);
     trimtab().args(["postmark", "a", "b"]).assert().code(2);
 }
 
 #[test]
 fn absurd_numbers_are_refused() {
     let (_dir, work) = work();
-    let lines = ["set number 1000000000", "run", "set number 10", "set size 2000000000", "set threads 1000", "run"];
+    let lines = ["set number 1000000000", "run", "set number 10", "set size 2000000000 2147483647", "set number 1000000000", "run"];
     let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
     assert.stderr(predicate::str::contains("of memory").count(2));
     trimtab()

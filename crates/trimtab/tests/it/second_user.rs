@@ -577,13 +577,10 @@ fn no_output_overwrites_a_device() {
     let (node, kept) = (device.node(), tempfile::tempdir().unwrap());
     let store = kept.path().join("r.db").display().to_string();
     trimtab().args(["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]).assert().success();
-    let trace = kept.path().join("trace.csv");
-    fs::write(&trace, "0,h,0,Write,0,1048576,1\n").unwrap();
-    let outputs: [&[&str]; 4] = [
+    let outputs: [&[&str]; 3] = [
         &["results", "export", "--force", "--output"],
         &["results", "export", "--series", "--force", "--output"],
         &["results", "report", "last", "--force", "--output"],
-        &["drive", "trace", trace.to_str().unwrap(), "--to", "fio", "--force", "--output"],
     ];
     for args in outputs {
         trimtab().args(["--store", &store]).args(args).arg(&node).assert().code(1).stderr(predicate::str::contains("it is a block device"));

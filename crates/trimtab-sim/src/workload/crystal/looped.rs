@@ -173,7 +173,7 @@ impl BlockWorkload for CrystalLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::crystal::{CrystalSettings, Position, Profile};
+    use crate::workload::crystal::{CrystalSettings, Profile};
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
@@ -187,7 +187,7 @@ mod tests {
             until_written: Some(Bytes(5 * size_mib * MIB)),
             ..CrystalSettings::default()
         };
-        Crystal::new(settings, 1, Position::default()).unwrap()
+        Crystal::new(settings, 1).unwrap()
     }
 
     /// Phases with their operations, up to the limit of each.

@@ -1,6 +1,7 @@
 //! The target of the tests: opened, described and closed.
 
 use super::{CrystalRequest, CrystalWatch};
+use crate::bench::finish;
 use crate::drives;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -11,7 +12,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::safety::{self, Guard, Workspace, consent};
+use trimtab_linux::session::safety::{Guard, Workspace, consent};
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{TargetKind, Warning};
@@ -61,8 +62,8 @@ impl CrystalTarget {
             bytes_in_flight_max,
             seed: request.seed,
             verify: request.verify,
-            engine: request.engine,
             direct: request.direct,
+            ..BlockOptions::default()
         };
         let opening = Opening { request, context, settings, workload, options };
         let target = match spec {
@@ -213,10 +214,6 @@ fn what(workload: &Crystal) -> String {
     if workload.is_timed() { format!("bench crystal, on a drive of {ASSUMED_RATE}/s,") } else { "bench crystal".to_owned() }
 }
 
-fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
-    Observer::start(path).map(Box::new).with_context(|| format!("cannot access {}", path.display()))
-}
-
 /// Options for opening a real target.
 struct Opening<'a> {
     request: &'a CrystalRequest,
@@ -229,12 +226,10 @@ struct Opening<'a> {
 impl Opening<'_> {
     /// A new file in a workspace.
     fn directory(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
-        let workspace = safety::prepare(self.context, self.request.reserve, path, &what(self.workload), &self.workload.plan())?;
-        let observer = observe(path)?;
-        workspace.require_on(observer.place().mount.as_ref())?;
+        let (workspace, observer) = finish::begin(self.context, self.request.reserve, path, &what(self.workload), &self.workload.plan())?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
         let target = BlockFile::create(dir, &dir_path, FILE, self.settings.size, &self.options)?;
-        Ok(CrystalTarget::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
+        Ok(CrystalTarget::Real { target: Box::new(target), workspace: Some(workspace), observer: Box::new(observer), found: Vec::new() })
     }
 
     fn file(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
@@ -249,7 +244,7 @@ impl Opening<'_> {
 
     /// A user's file or device, after consent to overwrite it. Without a claim, it is only read.
     fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<CrystalTarget> {
-        let observer = observe(path)?;
+        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
         if self.settings.writes {
             let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
             consent::to_destroy(self.context, &what(self.workload), path, self.workload.plan().written, drive)?;
@@ -259,7 +254,7 @@ impl Opening<'_> {
             Some(claim) => BlockFile::open_claim(claim, &self.options)?,
             None => BlockFile::open_file(path, false, &self.options)?,
         };
-        Ok(CrystalTarget::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
+        Ok(CrystalTarget::Real { target: Box::new(target), workspace: None, observer: Box::new(observer), found: Vec::new() })
     }
 
     /// Content that an earlier run of the same command may have left.

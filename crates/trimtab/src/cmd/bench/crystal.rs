@@ -1,14 +1,15 @@
 //! `trimtab bench crystal [TARGET]`.
 
 use super::SecondTargetArgs;
-use crate::bench::crystal::{CrystalRequest, EarlierRoundsMode};
-use crate::cmd::options::{Choice, DestroyArgs, SafetyArgs};
+use crate::bench::crystal::CrystalRequest;
+use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::target::block::EngineChoice;
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::crystal::Profile;
+
+const PROFILES: &[(&str, Profile)] = &[("cdm8", Profile::Cdm8), ("cdm3", Profile::Cdm3), ("nvme", Profile::Nvme)];
 
 /// Run CrystalDiskMark's tests: sequential and random reads and writes of a test file.
 #[derive(Debug, clap::Args)]
@@ -25,10 +26,8 @@ Every write has fresh data, so 'random' is incompressible and cannot be deduplic
 Examples:
   trimtab bench crystal /mnt/ssd                                   on a test file of 1 GiB
   trimtab bench crystal --profile cdm3 --compressible 46 /mnt/ssd
-  trimtab bench crystal --cdm-text - --passes 3 --time 2s .        print CrystalDiskMark's own format
   trimtab bench crystal --only read /dev/sdb                       read a device, write nothing
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
-  trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB --resume
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
 pub struct BenchCrystalArgs {
     /// Measure on a directory, on a file or block device (with --destroy), on a modelled drive
@@ -36,7 +35,7 @@ pub struct BenchCrystalArgs {
     #[arg(default_value = ".")]
     pub(super) target: String,
     /// Run the tests of this profile.
-    #[arg(long, default_value = "cdm8", value_parser = parse_profile, value_name = "cdm8|cdm3|nvme")]
+    #[arg(long, default_value = "cdm8", value_parser = one_of(PROFILES))]
     profile: Profile,
     /// Size of the test file, or of the used part of a device.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
@@ -66,27 +65,21 @@ pub struct BenchCrystalArgs {
     /// Check the data of every read. Slows the tests down a little.
     #[arg(long)]
     verify: bool,
-    /// Submit operations this way.
-    #[arg(long, value_enum, default_value = "auto", value_name = "auto|uring|threads", hide_possible_values = true)]
-    engine: Choice<EngineChoice>,
     /// Use the page cache, which measures memory as much as the drive.
     #[arg(long)]
     buffered: bool,
     /// Seed of addresses and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them instead of
-    /// the report.
-    #[arg(long, value_name = "FILE", conflicts_with = "against")]
-    cdm_text: Option<PathBuf>,
     /// Also draw the figures as SVG, a pair of bars for each test.
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
-    /// Replace the files of --cdm-text and --picture if they exist.
-    #[arg(long)]
+    /// Replace the file of --picture if it exists.
+    #[arg(long, requires = "picture")]
     force: bool,
-    #[command(flatten)]
-    rounds: RoundsArgs,
+    /// Repeat all tests until this much is written, and report where the rates fall and settle.
+    #[arg(long, value_name = "SIZE")]
+    loop_until_written: Option<Bytes>,
     #[command(flatten)]
     pub(super) against: SecondTargetArgs,
     #[command(flatten)]
@@ -99,25 +92,6 @@ pub struct BenchCrystalArgs {
 enum Direction {
     Read,
     Write,
-}
-
-/// Options for repeating all tests.
-#[derive(Debug, Clone, Copy, clap::Args)]
-#[command(next_help_heading = "Until a drive is steady")]
-pub struct RoundsArgs {
-    /// Repeat all tests until this much is written, and report where the rates fall and settle.
-    #[arg(long, value_name = "SIZE")]
-    loop_until_written: Option<Bytes>,
-    /// Continue an interrupted run of the same command.
-    #[arg(long, requires = "loop_until_written", conflicts_with = "restart")]
-    resume: bool,
-    /// Discard an interrupted run of the same command.
-    #[arg(long, requires = "loop_until_written")]
-    restart: bool,
-}
-
-fn parse_profile(text: &str) -> Result<Profile, String> {
-    text.parse().map_err(|_| "the profiles are cdm8, cdm3 and nvme".to_owned())
 }
 
 impl BenchCrystalArgs {
@@ -134,18 +108,11 @@ impl BenchCrystalArgs {
             writes: self.only != Some(Direction::Read),
             data: self.compressible.map_or(self.data, DataClass::Compressible),
             verify: self.verify,
-            engine: self.engine.0,
             direct: !self.buffered,
             seed: self.seed,
-            cdm_text: self.cdm_text,
             picture: self.picture,
             replace: self.force,
-            until_written: self.rounds.loop_until_written,
-            earlier: match (self.rounds.resume, self.rounds.restart) {
-                (true, _) => EarlierRoundsMode::Resume,
-                (false, true) => EarlierRoundsMode::Discard,
-                (false, false) => EarlierRoundsMode::Refuse,
-            },
+            until_written: self.loop_until_written,
             reserve: self.safety.reserve,
             destroy: self.destroy.named(),
         }

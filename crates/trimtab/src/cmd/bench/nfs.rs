@@ -2,7 +2,7 @@
 
 use super::SecondTargetArgs;
 use crate::bench::nfs::NfsRequest;
-use crate::cmd::options::SafetyArgs;
+use crate::cmd::options::{SafetyArgs, number};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
@@ -61,10 +61,7 @@ pub struct BenchNfsArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
-        _ => Err("expected operations a second, such as 2000".to_owned()),
-    }
+    number(text, 0.001..=1e9, "operations a second, such as 2000")
 }
 
 impl BenchNfsArgs {

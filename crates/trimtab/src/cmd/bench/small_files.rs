@@ -2,11 +2,13 @@
 
 use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::small_files::PostmarkBenchRequest;
-use crate::cmd::options::{Choice, SafetyArgs};
-use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
-use trimtab_drive::units::Bytes;
+use crate::cmd::options::{FSYNC, SafetyArgs, number, one_of};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
+
+/// Largest number of streams, each of which is a thread.
+const THREADS_MAX: i64 = 1024;
 
 /// Run PostMark's operations with ordinary options: create, read, append to and delete many
 /// small files.
@@ -31,8 +33,8 @@ pub struct BenchPostmarkArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// Make written files durable: never, or before closing each one.
-    #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
-    fsync: Choice<Fsync>,
+    #[arg(long, default_value = "never", value_parser = one_of(FSYNC))]
+    fsync: Fsync,
     /// Bypass the page cache, except for parts that are not whole aligned blocks.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
@@ -83,11 +85,11 @@ pub struct WorkloadArgs {
     bias_create: i8,
     /// Start at most N transactions a second in each stream. Latency then counts from the due
     /// time of a transaction.
-    #[arg(long, value_name = "N", value_parser = rate_option)]
+    #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// Run N independent streams at once, each with all these files and transactions and its own
     /// seed.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: u32,
 }
 
@@ -106,9 +108,14 @@ impl WorkloadArgs {
             buffering: self.buffered,
             bias_read: u8::try_from(self.bias_read).ok(),
             bias_create: u8::try_from(self.bias_create).ok(),
-            interval: self.rate.and_then(interval_of_rate),
+            interval: self.rate.map(|rate| Nanos(((1e9 / rate).round() as u64).max(1))),
         }
     }
+}
+
+/// Transactions per second.
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 1e-6..=1e9, "transactions a second, from 0.000001 to 1000000000")
 }
 
 fn sizes(text: &str) -> Result<(u32, u32), String> {
@@ -129,7 +136,7 @@ impl BenchPostmarkArgs {
             tries: self.tries,
             threads: self.workload.threads,
             settings: self.workload.settings(),
-            fsync: self.fsync.0,
+            fsync: self.fsync,
             direct: self.direct,
             model: self.model.options(),
             reserve: self.safety.reserve,

@@ -3,7 +3,6 @@
 use super::{ModelArgs, SecondTargetArgs};
 use crate::bench::tree::{SourceRequest, TreeRequest};
 use crate::cmd::options::SafetyArgs;
-use crate::store::Reference;
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -17,8 +16,7 @@ The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kern
 Examples:
   trimtab bench tree /mnt/ssd
   trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
-  trimtab bench tree --files 3670 --size 49MB .
-  mount -o remount,discard /mnt/ssd && trimtab bench tree --baseline last /mnt/ssd")]
+  trimtab bench tree --files 3670 --size 49MB .")]
 pub struct BenchTreeArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
@@ -27,10 +25,6 @@ pub struct BenchTreeArgs {
     /// Repeat N times.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
-    /// Print the time of delete and sync relative to this earlier run: first digits of its id,
-    /// last, last~1.
-    #[arg(long, value_name = "RUN")]
-    baseline: Option<Reference>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -75,7 +69,6 @@ impl BenchTreeArgs {
         TreeRequest {
             target: self.target,
             tries: self.tries,
-            baseline: self.baseline,
             source: self.source.request(),
             model: self.model.options(),
             reserve: self.safety.reserve,

@@ -4,7 +4,7 @@ use super::{DoctorArgs, exit_code, no_character_device};
 use crate::mend::{self, guided};
 use crate::report::mended;
 use anyhow::{Context as _, ensure};
-use serde::Serialize;
+use serde_json::json;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -37,24 +37,16 @@ pub fn fix(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-#[derive(Serialize)]
-struct UndoOutput {
-    subject: String,
-    dry_run: bool,
-    steps: Vec<String>,
-}
-
 /// Undoes the last run of fixes.
 pub fn undo(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     ensure!(rustix::process::geteuid().is_root(), "--undo needs root: run with sudo");
     interrupt::install().context("cannot catch signals")?;
     interrupt::must_finish();
-    let taken = mend::take_back(args.dry_run, &|said| context.remark(said))?;
-    let report = UndoOutput { subject: taken.subject, dry_run: args.dry_run, steps: taken.lines };
-    context.report("doctor-undo", 1, &report, || {
-        let mut text = prose(&format!("{}:", report.subject));
-        report.steps.iter().for_each(|step| text += &prose(step));
-        if report.dry_run {
+    let mend::MendUndo { subject, lines } = mend::take_back(args.dry_run, &|said| context.remark(said))?;
+    context.report("doctor-undo", 1, &json!({ "subject": subject, "dry_run": args.dry_run, "steps": lines }), || {
+        let mut text = prose(&format!("{subject}:"));
+        lines.iter().for_each(|line| text += &prose(line));
+        if args.dry_run {
             text += &prose("dry run: nothing has been changed");
         }
         text

@@ -8,7 +8,6 @@ const COLUMNS: [usize; 3] = [10, 32, 10];
 
 /// Formats `blocked    /home                            ext4       crypt.no-allow-discards`,
 /// cut to the width of the terminal, or in full without one.
-#[must_use]
 pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     let verdict = match diagnosis.verdict.kind {
         VerdictKind::Reaches => "reaches",

@@ -1,6 +1,6 @@
 //! `trimtab drive attach`.
 
-use crate::cmd::options::Choice;
+use crate::cmd::options::one_of;
 use crate::drives;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -33,6 +33,12 @@ The drive is served in the background until 'trimtab drive detach'. Data is kept
 names a file; the file then keeps the data and the state of the drive between attachments. While a
 reply waits for its modelled latency, processors are kept out of deep sleep (/dev/cpu_dma_latency).";
 
+const TRANSPORTS: &[(&str, TransportChoice)] = &[
+    ("auto", TransportChoice::Best),
+    ("ublk", TransportChoice::Only(Transport::Ublk)),
+    ("device", TransportChoice::Only(Transport::Device)),
+];
+
 /// Arguments of `trimtab drive attach`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\nFaults:\n{GRAMMAR}"))]
@@ -58,9 +64,10 @@ pub struct DriveAttachArgs {
     /// Speed of the drive: realtime, a factor such as 10x, or off.
     #[arg(long, default_value = "realtime")]
     speed: Speed,
-    /// Provide the block device this way.
-    #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|device")]
-    transport: Choice<TransportChoice>,
+    /// Provide the block device this way: auto (the best one available), ublk (a device of the
+    /// kernel's ublk driver) or device (a loop device on a FUSE file).
+    #[arg(long, default_value = "auto", value_name = "auto|ublk|device", value_parser = one_of(TRANSPORTS))]
+    transport: TransportChoice,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive
     /// file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
@@ -118,7 +125,7 @@ pub fn run(args: &DriveAttachArgs, context: &Context) -> anyhow::Result<ExitCode
 fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
     if without_root
-        && !(matches!(args.transport.0, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users())
+        && !(matches!(args.transport, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users())
     {
         return Err(UsageError::new("a block device can only be attached by root")
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
@@ -135,7 +142,7 @@ fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
         data: args.data.clone(),
         adopt: args.adopt,
         recover: args.recover,
-        block: (!args.no_block).then_some(if without_root { TransportChoice::Only(Transport::Ublk) } else { args.transport.0 }),
+        block: (!args.no_block).then_some(if without_root { TransportChoice::Only(Transport::Ublk) } else { args.transport }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),

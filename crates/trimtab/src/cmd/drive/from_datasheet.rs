@@ -1,6 +1,6 @@
 //! `trimtab drive from-datasheet`.
 
-use crate::cmd::options::positive;
+use crate::cmd::options::{one_of, positive};
 use crate::drives::datasheet::{Steady, steady_states};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -28,9 +28,9 @@ pub struct Args {
     /// User capacity.
     #[arg(long, value_name = "SIZE")]
     capacity: Bytes,
-    /// Interface, which limits the rates.
-    #[arg(long, value_enum)]
-    interface: Option<Link>,
+    /// Interface, which limits the rates: SATA of 6 Gbit/s, or PCIe 3.0, 4.0 or 5.0 with four lanes.
+    #[arg(long, value_parser = one_of(LINKS_MBS))]
+    interface: Option<f64>,
     /// Sequential read rate in MB/s.
     #[arg(long, value_name = "MB/S", value_parser = positive)]
     sequential_read: Option<f64>,
@@ -64,34 +64,13 @@ pub struct Args {
 }
 
 /// Interfaces with the rate of their payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Link {
-    /// SATA, 6 Gbit/s.
-    Sata,
-    /// PCIe 3.0, four lanes.
-    Pcie3,
-    /// PCIe 4.0, four lanes.
-    Pcie4,
-    /// PCIe 5.0, four lanes.
-    Pcie5,
-}
-
-impl Link {
-    const fn mbs(self) -> f64 {
-        match self {
-            Self::Sata => 570.0,
-            Self::Pcie3 => 3900.0,
-            Self::Pcie4 => 7800.0,
-            Self::Pcie5 => 15_700.0,
-        }
-    }
-}
+const LINKS_MBS: &[(&str, f64)] = &[("sata", 570.0), ("pcie3", 3900.0), ("pcie4", 7800.0), ("pcie5", 15_700.0)];
 
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let sheet = DataSheet {
         name: args.name.clone(),
         capacity_bytes: args.capacity.0,
-        link_mbs: args.interface.map(Link::mbs),
+        link_mbs: args.interface,
         sequential_read_mbs: args.sequential_read,
         sequential_write_mbs: args.sequential_write,
         random_read_iops: args.random_read,

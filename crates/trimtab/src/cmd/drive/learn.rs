@@ -1,13 +1,14 @@
 //! `trimtab drive learn`.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::twin::learn::limit::WriteLimit;
+use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
 use crate::twin::learn::{self, TwinLearnRequest};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_drive::units::Nanos;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_study::learn::Budget;
+
+const BUDGETS: &[(&str, Budget)] = &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
 
 /// Arguments of `trimtab drive learn`.
 #[derive(Debug, clap::Args)]
@@ -30,13 +31,16 @@ pub struct DriveLearnArgs {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
     /// (drive:NAME, drive:FILE.toml).
     pub(super) target: String,
-    /// Probe to this extent.
-    #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
-    budget: BudgetArg,
-    /// Write at most this much: a size, or a share of the drive such as 1% [default: 1 % of the
-    /// drive, at most 4 GB; with --budget full also two and a half times the free space].
-    #[arg(long, value_name = "SIZE|SHARE")]
-    write_limit: Option<WriteLimit>,
+    /// Probe to this extent: reads (write nothing: read existing data), small (write little, and
+    /// trim only blocks that the probes wrote) or full (the same, then overwrite all free space:
+    /// measures the SLC cache, the rate behind it, recovery, and start and cost of garbage
+    /// collection).
+    #[arg(long, default_value = "small", value_parser = one_of(BUDGETS))]
+    budget: Budget,
+    /// Write at most this much [default: 1 % of the drive, at most 4 GB; with --budget full also
+    /// two and a half times the free space].
+    #[arg(long, value_name = "SIZE")]
+    write_limit: Option<Bytes>,
     /// Leave a real drive idle this long before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     rest: Nanos,
@@ -64,25 +68,10 @@ pub struct DriveLearnArgs {
     destroy: DestroyArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum BudgetArg {
-    /// Write nothing: read existing data.
-    Reads,
-    /// Write little, and trim only blocks that the probes wrote.
-    Small,
-    /// Do the same, then overwrite all free space: measures the SLC cache, the rate behind it,
-    /// recovery, and start and cost of garbage collection.
-    Full,
-}
-
 pub fn run(args: DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let request = TwinLearnRequest {
         target: args.target,
-        budget: match args.budget {
-            BudgetArg::Reads => Budget::Reads,
-            BudgetArg::Small => Budget::Small,
-            BudgetArg::Full => Budget::Full,
-        },
+        budget: args.budget,
         write_limit: args.write_limit,
         rest: args.rest,
         time: args.time,

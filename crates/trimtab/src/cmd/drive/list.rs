@@ -1,9 +1,9 @@
 //! `trimtab drive list`.
 
-use crate::drives::{self, Drive, SourceKind, twins};
+use crate::drives::twins::{self, StoredTwin, TwinDirectory};
+use crate::drives::{self, Drive, SourceKind};
 use crate::report::layout::on_screen;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_drive::spec::Medium;
 use trimtab_drive::units::Bytes;
@@ -11,90 +11,59 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_study::document::{NarrowLayout, Table};
 
-#[derive(Serialize)]
-struct DriveListEntry<'a> {
-    name: &'a str,
-    description: &'a str,
-    capacity_bytes: u64,
-    medium: &'static str,
-    /// Number of sources that are published.
-    published: usize,
-    fitted: usize,
-    assumed: usize,
-    measured: usize,
+/// Number of sources of a kind.
+fn sources(drive: &Drive, kind: SourceKind) -> usize {
+    drive.sources.values().filter(|source| source.kind == kind).count()
 }
 
-/// A twin that was learned here.
-#[derive(Serialize)]
-struct Twin {
-    name: String,
-    file: std::path::PathBuf,
-    model: String,
-    firmware: Option<String>,
-    learned: String,
-    budget: String,
-    capacity_bytes: u64,
-    /// Number of drives in the ensemble.
-    members: usize,
-    misfit_permille: u64,
-}
-
-/// Usable twins, and the reasons why other files are not.
-fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
-    let of = |kept: twins::StoredTwin| {
-        let twin = kept.drive.twin?;
-        let origin = twin.origin;
-        Some(Twin {
-            name: kept.drive.spec.name,
-            file: kept.path,
-            model: origin.model,
-            firmware: origin.firmware,
-            learned: origin.learned,
-            budget: origin.budget,
-            capacity_bytes: kept.drive.spec.capacity_bytes,
-            members: twin.members.len(),
-            misfit_permille: origin.misfit_permille,
+fn entries(drives: &[Drive]) -> Value {
+    let entry = |drive: &Drive| {
+        json!({
+            "name": drive.spec.name,
+            "description": drive.spec.description,
+            "capacity_bytes": drive.spec.capacity_bytes,
+            "medium": if matches!(drive.spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
+            "published": sources(drive, SourceKind::Published),
+            "fitted": sources(drive, SourceKind::Fitted),
+            "assumed": sources(drive, SourceKind::Assumed),
+            "measured": sources(drive, SourceKind::Measured),
         })
-    };
-    let twins::TwinDirectory { twins, mut odd } = twins::found(context);
-    let twins: Vec<Twin> = twins.into_iter().filter_map(of).collect();
-    odd.extend(twins.iter().enumerate().filter_map(|(nth, twin)| hidden(twin, &twins[..nth])));
-    (twins, odd)
-}
-
-/// The reason why `drive:NAME` means another drive than `twin`, if it does.
-fn hidden(twin: &Twin, before: &[Twin]) -> Option<String> {
-    let other = if drives::known().any(|drive| drive.spec.name == twin.name) {
-        "the shipped drive of that name".to_owned()
-    } else {
-        before.iter().find(|other| other.name == twin.name)?.file.display().to_string()
-    };
-    Some(format!("{}: drive:{} is {other}; use the path for this one", twin.file.display(), twin.name))
-}
-
-fn entries(drives: &[Drive]) -> Vec<DriveListEntry<'_>> {
-    let entry = |drive| {
-        let Drive { spec, sources, .. }: &Drive = drive;
-        let of = |kind| sources.values().filter(|source| source.kind == kind).count();
-        DriveListEntry {
-            name: &spec.name,
-            description: &spec.description,
-            capacity_bytes: spec.capacity_bytes,
-            medium: if matches!(spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
-            published: of(SourceKind::Published),
-            fitted: of(SourceKind::Fitted),
-            assumed: of(SourceKind::Assumed),
-            measured: of(SourceKind::Measured),
-        }
     };
     drives.iter().map(entry).collect()
 }
 
+fn twin_entry(kept: &StoredTwin) -> Option<Value> {
+    let (spec, twin) = (&kept.drive.spec, kept.drive.twin.as_ref()?);
+    let origin = &twin.origin;
+    Some(json!({
+        "name": spec.name,
+        "file": kept.path,
+        "model": origin.model,
+        "firmware": origin.firmware,
+        "learned": origin.learned,
+        "budget": origin.budget,
+        "capacity_bytes": spec.capacity_bytes,
+        "members": twin.members.len(),
+        "misfit_permille": origin.misfit_permille,
+    }))
+}
+
+/// The reason why `drive:NAME` means another drive than `twin`, if it does.
+fn hidden(twin: &StoredTwin, before: &[StoredTwin]) -> Option<String> {
+    let name = &twin.drive.spec.name;
+    let other = if drives::known().any(|drive| drive.spec.name == *name) {
+        "the shipped drive of that name".to_owned()
+    } else {
+        before.iter().find(|other| other.drive.spec.name == *name)?.path.display().to_string()
+    };
+    Some(format!("{}: drive:{name} is {other}; use the path for this one", twin.path.display()))
+}
+
 /// Drives of published rates; their names describe them.
-fn of_rates(entries: &[DriveListEntry<'_>]) -> String {
+fn of_rates() -> String {
     let mut table = Table::new("", &["drive", "capacity"]).when_narrow(NarrowLayout::Records);
-    for entry in entries {
-        table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string()]);
+    for Drive { spec, .. } in drives::measured() {
+        table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string()]);
     }
     let what = "Real models with six rates published by their owners (reads and writes, sequential and random), and modelled drives that match these; \
                 their SLC cache, spare space and TRIM costs were not measured, and are typical of the class:";
@@ -103,26 +72,27 @@ fn of_rates(entries: &[DriveListEntry<'_>]) -> String {
 
 /// Prints the shipped drives, those of published rates, and the twins learned here.
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
-    let entries = self::entries(drives::shipped());
-    let data_center = self::entries(drives::data_center());
-    let measured = self::entries(drives::measured());
-    let (twins, odd) = twins(context);
-    context.report(
-        "drives",
-        1,
-        &json!({ "drives": entries, "data_center": data_center, "measured": measured, "twins": twins, "notes": odd }),
-        || {
-            let mut table =
-                Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
-            for entry in entries.iter().chain(&data_center) {
-                let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
-                table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
-            }
-            let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
+    let TwinDirectory { twins, mut odd } = twins::found(context);
+    odd.extend(twins.iter().enumerate().filter_map(|(nth, twin)| hidden(twin, &twins[..nth])));
+    let document = json!({
+        "drives": entries(drives::shipped()),
+        "data_center": entries(drives::data_center()),
+        "measured": entries(drives::measured()),
+        "twins": twins.iter().filter_map(twin_entry).collect::<Value>(),
+        "notes": odd,
+    });
+    context.report("drives", 1, &document, || {
+        let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
+        for drive in drives::shipped().iter().chain(drives::data_center()) {
+            let kinds = [SourceKind::Published, SourceKind::Fitted, SourceKind::Assumed];
+            let sources = kinds.map(|kind| sources(drive, kind).to_string()).join("/");
+            let Drive { spec, .. } = drive;
+            table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string(), sources, spec.description.clone()]);
+        }
+        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
                     Use a drive as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
-            [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins), noticed(&odd)].concat()
-        },
-    )?;
+        [on_screen(&table), prose(hint), of_rates(), learned(&twins), noticed(&odd)].concat()
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,18 +107,17 @@ fn noticed(odd: &[String]) -> String {
 }
 
 /// The table of twins; empty if there are none.
-fn learned(twins: &[Twin]) -> String {
-    if twins.is_empty() {
-        return String::new();
-    }
+fn learned(twins: &[StoredTwin]) -> String {
+    let Some(directory) = twins.first().and_then(|twin| twin.path.parent()) else { return String::new() };
     let columns = ["drive", "twin of", "firmware", "learned", "budget", "capacity"];
     let mut table = Table::new("", &columns).when_narrow(NarrowLayout::Records);
     for twin in twins {
-        let firmware = twin.firmware.clone().unwrap_or_else(|| "–".to_owned());
-        let capacity = Bytes(twin.capacity_bytes).to_string();
-        table.row([twin.name.clone(), twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), capacity]);
+        let Some(origin) = twin.origin() else { continue };
+        let firmware = origin.firmware.clone().unwrap_or_else(|| "–".to_owned());
+        let (name, capacity) = (twin.drive.spec.name.clone(), Bytes(twin.drive.spec.capacity_bytes).to_string());
+        table.row([name, origin.model.clone(), firmware, origin.learned.clone(), origin.budget.clone(), capacity]);
     }
-    let directory = twins.first().and_then(|twin| twin.file.parent()).map(|path| path.display().to_string()).unwrap_or_default();
+    let directory = directory.display().to_string();
     let head = format!("Twins, learned by 'trimtab drive learn', used as drive:NAME; files in {}:", output::plain(&directory));
     [prose(&head), on_screen(&table)].concat()
 }

@@ -1,6 +1,6 @@
 //! `trimtab drive simulate`.
 
-use crate::cmd::options::{ReadingArgs, TimingArgs};
+use crate::cmd::options::{ReadingArgs, TimingArgs, one_of};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan, Watcher};
@@ -103,9 +103,9 @@ struct AddressArgs {
     /// Draw the addresses of trims from this set: 'all' by the workload's own pattern, in use or
     /// not (with uniform writes of one size, a share 1 - q stays in use, where q is trims divided
     /// by trims plus writes); or 'in-use', each equally often, as in Frankie et al. 2012 ((1 -
-    /// 2q) / (1 - q) stays in use) [default: all].
-    #[arg(long, value_name = "SET", value_enum, requires = "trims")]
-    trims_of: Option<TrimSet>,
+    /// 2q) / (1 - q) stays in use).
+    #[arg(long, value_name = "SET", requires = "trims", default_value = "all", value_parser = one_of(TRIM_SETS))]
+    trims_of: TrimPattern,
     /// Operations in flight [default: 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     queue_depth: Option<u32>,
@@ -114,13 +114,7 @@ struct AddressArgs {
     span: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum TrimSet {
-    /// All addresses.
-    All,
-    /// Addresses in use.
-    InUse,
-}
+const TRIM_SETS: &[(&str, TrimPattern)] = &[("all", TrimPattern::All), ("in-use", TrimPattern::InUse)];
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With trace")]
@@ -267,10 +261,7 @@ fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern: *pattern,
             mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
-            trims_of: match given.trims_of {
-                Some(TrimSet::InUse) => TrimPattern::InUse,
-                Some(TrimSet::All) | None => TrimPattern::All,
-            },
+            trims_of: given.trims_of,
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,

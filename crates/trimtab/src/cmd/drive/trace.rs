@@ -1,7 +1,6 @@
 //! `trimtab drive trace`.
 
 use crate::cmd::options::ReadingArgs;
-use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
@@ -28,12 +27,6 @@ pub struct DriveTraceArgs {
     /// Print the trace in another tool's format: fio (iolog version 3) or blkparse.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     to: Option<ExportFormat>,
-    /// Write to this file, which must not exist, instead of standard output.
-    #[arg(long, short, value_name = "FILE", requires = "to")]
-    output: Option<PathBuf>,
-    /// Replace an existing file.
-    #[arg(long, requires = "output")]
-    force: bool,
     #[command(flatten)]
     reading: ReadingArgs,
 }
@@ -64,31 +57,9 @@ pub fn run(args: &DriveTraceArgs, context: &Context) -> anyhow::Result<ExitCode>
     let mut source = TraceSource::open(&args.file, &args.reading.reading())?;
     if let Some(format) = args.to {
         args.reading.announce(&args.file, context)?;
-        match &args.output {
-            Some(path) => {
-                let mut failed = None;
-                let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
-                let written = file::write_with(path, place, |file| {
-                    let mut out = BufWriter::new(file);
-                    match export(&mut source, format, &mut out) {
-                        Err(error) => {
-                            failed = Some(error);
-                            Err(std::io::ErrorKind::Other.into())
-                        }
-                        _ => out.flush(),
-                    }
-                });
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                written?;
-            }
-            None => {
-                let mut out = BufWriter::new(trimtab_linux::output::stdout());
-                export(&mut source, format, &mut out)?;
-                out.flush()?;
-            }
-        }
+        let mut out = BufWriter::new(trimtab_linux::output::stdout());
+        export(&mut source, format, &mut out)?;
+        out.flush()?;
         source.warnings().iter().for_each(|warning| context.remark(warning));
         return Ok(ExitCode::SUCCESS);
     }

@@ -2,9 +2,10 @@
 
 use super::StoredStudy;
 use super::form::{Form, FormArgs};
+use crate::cmd::options::percent;
 use crate::report::terse::{TsvTable, number};
 use crate::report::{self, markdown};
-use crate::store::shape::comparison::{ComparisonV1, VERSION};
+use crate::store::shape::comparison::{self, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -42,7 +43,7 @@ pub struct ResultsCompareArgs {
     #[arg(long)]
     median: bool,
     /// Confidence of the intervals, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = confidence)]
     confidence: f64,
     /// Seed of the bootstrap.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -63,21 +64,15 @@ pub struct ResultsCompareArgs {
 struct References(Vec<Reference>);
 
 fn side(text: &str) -> Result<References, std::convert::Infallible> {
-    text.split('+').map(super::reference).collect::<Result<_, _>>().map(References)
+    text.split('+').map(str::parse).collect::<Result<_, _>>().map(References)
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').trim().parse::<f64>() {
-        Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent),
-        _ => Err("expected a share of 50 to below 100 per cent".to_owned()),
-    }
+fn confidence(text: &str) -> Result<f64, String> {
+    percent(text, 50.0..100.0, "a share of 50 to below 100 per cent")
 }
 
 fn allowance(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').trim().parse::<f64>() {
-        Ok(percent) if (0.0..=1e6).contains(&percent) => Ok(percent),
-        _ => Err("expected a share of 0 or more per cent, such as 5%".to_owned()),
-    }
+    percent(text, 0.0..=1e6, "a share of 0 or more per cent, such as 5%")
 }
 
 /// Runs the command.
@@ -100,7 +95,7 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     check_workloads(&sides)?;
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let warnings = warnings(&sides);
-    let shape = ComparisonV1::new(&loaded, options.confidence, &others, &warnings);
+    let shape = comparison::document(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
         let document = || report::compare::document(&sides, &ids, options.confidence, &others, &warnings);

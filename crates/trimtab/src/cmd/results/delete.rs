@@ -2,7 +2,7 @@
 
 use crate::report::escape::clean;
 use crate::store::{self, Reference};
-use serde::Serialize;
+use serde_json::json;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 
@@ -16,13 +16,8 @@ Examples:
 pub struct ResultsDeleteArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID for a whole study.
-    #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
+    #[arg(value_name = "RUN", required = true)]
     runs: Vec<Reference>,
-}
-
-#[derive(Serialize)]
-struct DeletionOutput {
-    deleted: Vec<String>,
 }
 
 /// Runs the command.
@@ -42,7 +37,6 @@ pub fn run(args: &ResultsDeleteArgs, context: &Context) -> anyhow::Result<ExitCo
     }
     // A study without runs is deleted, too.
     store.delete(&ids)?;
-    let deleted = DeletionOutput { deleted: ids.iter().map(ToString::to_string).collect() };
-    context.report("runs-deleted", 1, &deleted, || lines.join("\n"))?;
+    context.report("runs-deleted", 1, &json!({ "deleted": ids }), || lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

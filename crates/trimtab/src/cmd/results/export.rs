@@ -29,7 +29,7 @@ Examples:
 pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID [default: all]
-    #[arg(value_name = "RUN", value_parser = super::reference)]
+    #[arg(value_name = "RUN")]
     runs: Vec<Reference>,
     /// The format.
     #[arg(long, value_enum, default_value_t = ResultFormat::Json)]

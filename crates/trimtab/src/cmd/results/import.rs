@@ -1,10 +1,10 @@
 //! `trimtab results import`.
 
 use super::export::counted;
-use crate::store;
 use crate::store::shape::import::{Results, TEXT_MAX, read};
+use crate::store::{self, RunId};
 use anyhow::Context as _;
-use serde::Serialize;
+use serde_json::json;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,12 +26,6 @@ pub struct ResultsImportArgs {
     /// Files, or - for standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct ImportOutput {
-    imported: Vec<String>,
-    there_already: Vec<String>,
 }
 
 /// Runs the command.
@@ -56,12 +50,11 @@ pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCo
     for study in &results.studies {
         store.save_study(study)?;
     }
-    let ids = |new| saved.iter().filter(|s| s.new == new).map(|s| s.id.to_string()).collect();
-    let imported = ImportOutput { imported: ids(true), there_already: ids(false) };
-    context.report("runs-imported", 1, &imported, || {
-        let there =
-            if imported.there_already.is_empty() { String::new() } else { format!("; {} there already", imported.there_already.len()) };
-        format!("{} imported{there}", counted(imported.imported.len()))
+    let ids = |new| -> Vec<RunId> { saved.iter().filter(|s| s.new == new).map(|s| s.id).collect() };
+    let (imported, there_already) = (ids(true), ids(false));
+    context.report("runs-imported", 1, &json!({ "imported": imported, "there_already": there_already }), || {
+        let there = if there_already.is_empty() { String::new() } else { format!("; {} there already", there_already.len()) };
+        format!("{} imported{there}", counted(imported.len()))
     })?;
     Ok(ExitCode::SUCCESS)
 }

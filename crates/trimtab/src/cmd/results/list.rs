@@ -9,6 +9,7 @@ use crate::report::stored_runs::{table, terse};
 use crate::report::terse::TsvTable;
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
+use serde_json::json;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
@@ -97,11 +98,6 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
 }
 
 #[derive(Serialize)]
-struct Studies {
-    studies: Vec<StudyRow>,
-}
-
-#[derive(Serialize)]
 struct StudyRow {
     id: RunId,
     target: String,
@@ -132,17 +128,17 @@ fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Res
     }
     rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
-    let list = Studies { studies: rows.split_off(skipped) };
-    if list.studies.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
+    let studies = rows.split_off(skipped);
+    if studies.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
         context.remark("no studies are stored");
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("studies-list", 1, &list, || {
+    context.report("studies-list", 1, &json!({ "studies": studies }), || {
         if form == Form::Tsv {
-            return terse_studies(&list);
+            return terse_studies(&studies);
         }
         let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(NarrowLayout::Records);
-        for row in &list.studies {
+        for row in &studies {
             let remark = if row.complete { "" } else { "interrupted" };
             table.row([
                 row.id.short(),
@@ -158,9 +154,9 @@ fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-fn terse_studies(list: &Studies) -> String {
+fn terse_studies(studies: &[StudyRow]) -> String {
     let mut terse = TsvTable::new(&["id", "began", "target", "runs", "policies", "complete"]);
-    for study in &list.studies {
+    for study in studies {
         terse.row([
             study.id.to_string(),
             instant(study.began_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),

@@ -1,8 +1,8 @@
 //! `trimtab results report`.
 
 use super::StoredStudy;
+use crate::cmd::options::write_to;
 use crate::report;
-use crate::report::file::OverwriteMode;
 use crate::report::study::study_comparison::{self, LabelledStudy};
 use crate::store::Reference;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ Examples:
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct ResultsReportArgs {
     /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for either.
-    #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
+    #[arg(value_name = "RUN", required = true)]
     runs: Vec<Reference>,
     /// The file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-report.html")]
@@ -54,14 +54,7 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
         [kept] => report::study::document(&Verdict::all(&kept.restored.studies), &kept.around()),
         several => comparison(several),
     });
-    if args.output.as_os_str() == "-" {
-        trimtab_linux::output::print(&html)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
-    let written = report::file::write(&args.output, html.as_bytes(), place)?;
-    context.remark(&format!("report: {}", written.display()));
-    Ok(ExitCode::SUCCESS)
+    write_to(&args.output, html.as_bytes(), args.force, context, "report")
 }
 
 /// Compares studies, target by target if any of them has several targets.

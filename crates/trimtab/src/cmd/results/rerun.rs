@@ -21,7 +21,7 @@ Examples:
   trimtab results rerun 0c4e5df9 --json > again.json")]
 pub struct ResultsRerunArgs {
     /// The run: first digits of its id, or last, last~1 …
-    #[arg(value_name = "RUN", value_parser = super::reference)]
+    #[arg(value_name = "RUN")]
     run: Reference,
     /// A file named by the run that may be read, such as its trace or archive. May be given
     /// several times.

@@ -25,7 +25,7 @@ Examples:
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
 pub struct ResultsShowArgs {
     /// The run: first digits of its id; a study: study:ID, study:last …; either: last, last~1 …
-    #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
+    #[arg(value_name = "RUN", default_value = "last")]
     run: Reference,
     /// For a study: show all findings, not only the answer. A run is always shown completely.
     #[arg(long)]

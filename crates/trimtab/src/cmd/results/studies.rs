@@ -5,32 +5,14 @@ use super::form::Form;
 use crate::report::study::study_comparison;
 use crate::report::{self, markdown};
 use crate::store::RunId;
-use crate::store::shape::comparison::FiguresV1;
-use serde::Serialize;
+use crate::store::shape::comparison::figures;
+use serde_json::{Map, Value, json};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::ComparisonRow;
 use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
-
-/// JSON output of the comparison.
-#[derive(Serialize)]
-struct StudyComparisonOutput {
-    baseline: String,
-    study: String,
-    cells: Vec<CellV1>,
-    only_in_one: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct CellV1 {
-    cell: String,
-    figure: String,
-    unit: &'static str,
-    #[serde(flatten)]
-    comparison: FiguresV1,
-}
 
 /// Compares studies with the first of them, prints the result, and returns the headline
 /// figures with their cells.
@@ -50,13 +32,13 @@ pub fn compare(
     for other in others {
         let (rows, only) = paired(&base.restored.studies, &other.restored.studies, options);
         sections.push(section(base.id, other.id, &rows, &only));
-        compared.push(shape(base.id, other.id, &rows, only));
+        compared.push(shape(base.id, other.id, &rows, &only));
         all.extend(rows);
     }
     let targets = |kept: &StoredStudy| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
     let subtitle = studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
     let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
-    context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || match form {
+    context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || match form {
         Form::Markdown => markdown::render(&document),
         _ => report::text::render(&document),
     })?;
@@ -90,12 +72,11 @@ fn section(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only: &[Str
     )
 }
 
-fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: Vec<String>) -> StudyComparisonOutput {
-    let one = |(cell, row): &(String, ComparisonRow)| CellV1 {
-        cell: cell.clone(),
-        figure: row.name.clone(),
-        unit: row.unit.name(),
-        comparison: FiguresV1::new(&row.comparison, row.unit),
+fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: &[String]) -> Value {
+    let one = |(cell, row): &(String, ComparisonRow)| -> Map<String, Value> {
+        let named = [("cell", cell.as_str()), ("figure", &row.name), ("unit", row.unit.name())];
+        let named = named.map(|(key, value)| (key.to_owned(), json!(value)));
+        named.into_iter().chain(figures(&row.comparison, row.unit)).collect()
     };
-    StudyComparisonOutput { baseline: base.to_string(), study: id.to_string(), cells: rows.iter().map(one).collect(), only_in_one }
+    json!({ "baseline": base, "study": id, "cells": rows.iter().map(one).collect::<Value>(), "only_in_one": only_in_one })
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
+use trimtab_sim::policy::PolicySpec;
 use trimtab_study::study::Study;
 use trimtab_study::study::cells::StudyExtent;
 use trimtab_study::study::modelled::{self, Setup};
@@ -32,7 +33,7 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     }
     let checkpoints = checkpoints(args, context, target)?;
     let used = used(args)?;
-    let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &*checkpoints)?])?;
+    let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &checkpoints)?])?;
     conclude(args, context, &made, None, began)
 }
 
@@ -48,11 +49,8 @@ pub fn months(args: &StudyArgs, context: &Context, reference: &str, percent: u8)
     let used = FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
     let policies = modelled::policies(&[]).map_err(|e| UsageError::new(e.to_string()))?;
     let setup = Setup::new(drives::load(name)?, reference, "ext4", share, used, args.seed)?;
-    let (cells, untried) = asked.cells(&setup, &policies)?;
-    let study = Study { target: reference.to_owned(), complete: true, untried, ..Study::default() };
     let checkpoints = checkpoints(args, context, reference)?;
-    let mut made = ModelledStudy { cells, repeats: asked.scale.repeats, checkpoints: &*checkpoints, assumptions: None, study };
-    made.assume(setup, &policies, (Breadth::Drives, &asked.extent), None);
+    let made = prepared(setup, &policies, &asked, &checkpoints, None)?;
     run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
 }
 
@@ -94,17 +92,27 @@ pub fn study<'a>(
     target: &str,
     asked: &StudyRequest,
     used: &FreeExtentLengths,
-    checkpoints: &'a dyn Checkpoints,
+    checkpoints: &'a Checkpoints,
 ) -> anyhow::Result<ModelledStudy<'a>> {
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
     let setup = Setup::new(drives::load(name)?, target, filesystem(args), fill(args), used.clone(), args.seed)?;
-    let (mut cells, untried) = asked.cells(&setup, &policies)?;
-    let study = Study { target: target.to_owned(), complete: true, untried, ..Study::default() };
-    let only = args.cell.as_deref();
+    prepared(setup, &policies, asked, checkpoints, args.cell.as_deref())
+}
+
+/// The study of `setup`, with the cell `only` or all.
+fn prepared<'a>(
+    setup: Setup,
+    policies: &[PolicySpec],
+    asked: &StudyRequest,
+    checkpoints: &'a Checkpoints,
+    only: Option<&str>,
+) -> anyhow::Result<ModelledStudy<'a>> {
+    let (mut cells, untried) = asked.cells(&setup, policies)?;
+    let study = Study { target: setup.label.clone(), complete: true, untried, ..Study::default() };
     cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
     let mut made = ModelledStudy { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
     if let Some(breadth) = asked.assumptions {
-        made.assume(setup, &policies, (breadth, &asked.extent), only);
+        made.assume(setup, policies, (breadth, &asked.extent), only);
     }
     Ok(made)
 }

@@ -29,11 +29,11 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let asked = asked(args);
     let targets = DRIVES.map(|name| format!("drive:{name}"));
-    let checkpoints_of_each: Vec<Box<dyn Checkpoints>> =
+    let checkpoints_of_each: Vec<Checkpoints> =
         targets.iter().map(|target| checkpoints(args, context, target)).collect::<anyhow::Result<_>>()?;
     let used = modelled::used(args)?;
     let each = DRIVES.iter().zip(&targets).zip(&checkpoints_of_each);
-    let all = each.map(|((name, target), checkpoints)| modelled::study(args, name, target, &asked, &used, &**checkpoints));
+    let all = each.map(|((name, target), checkpoints)| modelled::study(args, name, target, &asked, &used, checkpoints));
     let studies = run::modelled(context, all.collect::<anyhow::Result<_>>()?)?;
     conclude(args, context, &studies, None, began)
 }

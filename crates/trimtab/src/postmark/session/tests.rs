@@ -3,9 +3,8 @@
 use super::super::announce::{AnnouncedRun, Announcer};
 use super::*;
 use std::path::PathBuf;
-use trimtab_linux::session::runner::together;
 use trimtab_linux::target::null::NullFiles;
-use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::workload::postmark::Postmark;
 
 /// A recorded session.
@@ -51,8 +50,8 @@ struct Scripted {
     now: i64,
 }
 
-impl Runner for Scripted {
-    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult> {
+impl Scripted {
+    fn run(&mut self, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkResult> {
         let settings = config.run_settings();
         let mut seconds = || {
             self.now = self.clock.pop_front().unwrap_or(self.now);
@@ -60,13 +59,11 @@ impl Runner for Scripted {
         };
         let announcer = Announcer::new(out, &mut seconds, settings.transactions);
         let run = Postmark::new(&settings)?.in_existing_locations();
-        let mut streams = [(AnnouncedRun::new(run, Some(&announcer)), NullFiles::new())];
-        let outcome = together::run(&mut streams, &mut &announcer);
+        let mut announced = AnnouncedRun::new(run, &announcer);
+        let outcome = files::run(&mut announced, &mut NullFiles::new(), &mut &announcer);
         assert_eq!(outcome.end, RunEnd::Complete);
-        let counts = streams[0].0.run.counts();
-        let mut totals = Totals::default();
-        totals.add(&settings, &counts);
-        Ok(PostmarkResult { totals, stamps: announcer.stamps(), all_done: !counts.out_of_files })
+        let counts = announced.run.counts();
+        Ok(PostmarkResult { totals: Totals::of(&settings, &counts), stamps: announcer.stamps(), all_done: !counts.out_of_files })
     }
 }
 
@@ -77,8 +74,8 @@ fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let mut complain = |text: &str| complaints.push(text.to_owned());
     let voice = SessionOutput { out: &mut out, complain: &mut complain, shell_to_stderr: true };
     let mut runner = Scripted { clock: clock.iter().copied().collect(), now: 0 };
-    let ended = Session::new(PostmarkConfig::default(), voice, &mut runner).execute(file, &mut input.as_bytes()).unwrap();
-    assert!(!ended.failed);
+    let mut run = |config: &PostmarkConfig, out: &mut dyn Write| runner.run(config, out);
+    assert!(!Session::new(PostmarkConfig::default(), voice, &mut run).execute(file, &mut input.as_bytes()).unwrap());
     (String::from_utf8(out).unwrap(), complaints)
 }
 

@@ -36,7 +36,6 @@ const SCOPES: [&str; 4] = ["setting.", "policy.", "environment.", SPECIFICATION]
 const SPECIFICATION: &str = "specification.";
 
 /// Default direction of improvement for figures of this unit.
-#[must_use]
 pub const fn usual_direction(unit: Unit) -> Better {
     match unit {
         Unit::Seconds | Unit::Nanos => Better::Lower,
@@ -56,7 +55,6 @@ fn fields(run: &Run) -> Vec<(String, &str)> {
 }
 
 /// Formats the figures of `runs`.
-#[must_use]
 pub fn write(runs: &[Run]) -> String {
     let mut extra: Vec<String> = Vec::new();
     for (column, _) in runs.iter().flat_map(fields) {
@@ -83,7 +81,6 @@ const SERIES: [&str; 9] = ["id", "workload", "target_label", "policy", "series",
 
 /// The series of `runs`: one row per point, with `x` in nanoseconds since the run began or in
 /// bytes written since. A second without a value has an empty `y`.
-#[must_use]
 pub fn series(runs: &[Run]) -> String {
     text(|writer| {
         writer.write_record(SERIES)?;
@@ -201,17 +198,6 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
     }
 }
 
-/// A measured value: rejects NaN, infinity and values that overflow.
-struct FiniteNumber(f64);
-
-impl FromStr for FiniteNumber {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self).ok_or(())
-    }
-}
-
 /// One row, with its position for messages.
 struct CsvRow<'a> {
     header: &'a StringRecord,
@@ -282,8 +268,9 @@ impl CsvRow<'_> {
         self.required("unit")?;
         let unit = self.named("unit", Unit::Count)?;
         let better = self.named("better", usual_direction(unit))?;
-        self.required("value")?;
-        let FiniteNumber(value) = self.parse("value", FiniteNumber(0.0), "a finite number")?;
+        let cell = self.required("value")?;
+        let value = cell.trim().parse().ok().filter(|value: &f64| value.is_finite());
+        let value = value.ok_or_else(|| self.fault("value", format!("'{}' is not a finite number", cell.escape_debug())))?;
         match run.metrics.iter_mut().find(|m| m.name == name) {
             None => run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] }),
             Some(metric) if metric.unit == unit && metric.better == better => metric.samples.push(value),

@@ -87,7 +87,6 @@ pub struct RunsV1<'a> {
 
 impl<'a> RunsV1<'a> {
     /// Builds the document from runs, with their ids, labels and studies.
-    #[must_use]
     pub fn new(results: &'a Results) -> Self {
         let with_id = |(run, label): &'a (Run, Option<String>)| RunV1 { label: label.clone(), ..RunV1::new(run, Some(RunId::of(run))) };
         let runs = results.runs.iter().map(with_id).collect();

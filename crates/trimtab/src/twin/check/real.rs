@@ -26,8 +26,10 @@ const ROUNDS: u64 = 3;
 /// An opened real drive: obstacles are found before anything is predicted.
 pub struct OpenedDrive {
     path: PathBuf,
-    below: UnderlyingDrive,
-    area: Area,
+    /// The drive.
+    pub below: UnderlyingDrive,
+    /// The area in use.
+    pub area: Area,
     probed: ProbedArea,
 }
 
@@ -55,16 +57,6 @@ impl OpenedDrive {
         let probed = access.open(context, target)?;
         let area = Area { bytes: probed.area().min(AREA), ..area };
         Ok(Self { path, below, area, probed })
-    }
-
-    /// The area in use.
-    pub fn area(&self) -> &Area {
-        &self.area
-    }
-
-    /// The drive.
-    pub fn below(&self) -> &UnderlyingDrive {
-        &self.below
     }
 
     /// The measured figures over all repeats, and notes.

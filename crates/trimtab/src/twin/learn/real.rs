@@ -177,8 +177,8 @@ fn plan(request: &TwinLearnRequest, below: &UnderlyingDrive, budget: Budget, spe
     let default = ProbePlan::usual_limit(budget, of);
     let limit = match (request.write_limit, budget) {
         (None, _) => default,
-        (Some(limit), Budget::Full) => limit.of(of).min(default),
-        (Some(limit), _) => limit.of(of),
+        (Some(limit), Budget::Full) => limit.0.min(default),
+        (Some(limit), _) => limit.0,
     };
     let reach = AccessPath {
         rest: request.rest,

@@ -93,9 +93,9 @@ fn part(request: &TwinLearnRequest, spec: &TargetSpec, below: &UnderlyingDrive) 
         TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
         _ => of,
     };
-    let allowed = request.write_limit.map_or(u64::MAX, |limit| {
-        (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8)
-    });
+    let allowed = request
+        .write_limit
+        .map_or(u64::MAX, |limit| (limit.0.saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
     // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;

@@ -272,17 +272,11 @@ fn files_that_are_named_beside_an_attacker() {
     let store = kept.path().join("r.db");
     let store = store.to_str().unwrap();
     ok(process().args(["--store", store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
-    let trace = kept.path().join("trace.csv");
-    fs::write(&trace, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n").unwrap();
-    let trace = trace.to_str().unwrap();
     attack("results export", &["out"], |ground, home| {
         beside(&["--store", store, "results", "export", "--force", "--output", &ground.path("out")], home, None)
     });
     attack("results report", &["out"], |ground, home| {
         beside(&["--store", store, "results", "report", "last", "--force", "--output", &ground.path("out")], home, None)
-    });
-    attack("drive trace", &["out"], |ground, home| {
-        beside(&["drive", "trace", trace, "--to", "fio", "--force", "--output", &ground.path("out")], home, None)
     });
     // Where other users may place a journal, the program must refuse to create a store.
     attack("a new store (refused)", &[], |ground, home| {
@@ -293,7 +287,7 @@ fn files_that_are_named_beside_an_attacker() {
     attack("bench crystal --destroy", &["out"], |ground, home| {
         let file = ground.path("out");
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];
-        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--cdm-text", &ground.path("text")], &quick[..]].concat(), home, None)
+        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--picture", &ground.path("bars.svg")], &quick[..]].concat(), home, None)
     });
 }
 
