@@ -2,11 +2,11 @@
 //! of a block with a correct checksum.
 
 use trimtab_vssd::trace::checksum::crc32;
-use trimtab_vssd::trace::{Event, Packer, Reader, Writer};
+use trimtab_vssd::trace::{Packer, RecordingReader, TraceEvent, Writer};
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
-    if let Ok(reader) = Reader::new(bytes) {
+    if let Ok(reader) = RecordingReader::new(bytes) {
         let _ = reader.last();
     }
     if let Some((&count, raw)) = bytes.split_first() {
@@ -29,9 +29,9 @@ fn inside(records: u32, raw: &[u8]) {
     let count = u64::from(records).to_le_bytes();
     file.extend(count);
     file.extend(number(crc32(&count)));
-    let Ok(reader) = Reader::new(file.as_slice()) else { return };
+    let Ok(reader) = RecordingReader::new(file.as_slice()) else { return };
     let header = reader.header().clone();
-    let events: Vec<Event> = reader.map_while(Result::ok).collect();
+    let events: Vec<TraceEvent> = reader.map_while(Result::ok).collect();
     let mut packer = Packer::new(header.logical_block);
     let mut again = Writer::new(Vec::new(), &header).expect("memory is enough");
     for event in &events {
@@ -43,7 +43,7 @@ fn inside(records: u32, raw: &[u8]) {
         again.write_block(&block).expect("memory is enough");
     }
     let written = again.finish().expect("memory is enough");
-    let back: Vec<Event> =
-        Reader::new(written.as_slice()).expect("it was just written").map(|event| event.expect("it was just written")).collect();
+    let back: Vec<TraceEvent> =
+        RecordingReader::new(written.as_slice()).expect("it was just written").map(|event| event.expect("it was just written")).collect();
     assert_eq!(events, back);
 }

@@ -1,13 +1,13 @@
 //! Trace readers: every line of every format is read, skipped or refused.
 
-use trimtab_sim::trace::{Action, Format, Kind, Lines, Reading};
+use trimtab_sim::trace::{BlkparseEvent, Lines, TraceFormat, TraceOpKind, TraceReadOptions};
 
 /// Runs one input.
 pub fn run(text: &str) {
-    let _ = Format::recognise(text);
-    for (_, format, _) in Format::ALL {
-        for events in [None, Some(Action::Issued)] {
-            let mut lines = Lines::new(*format, &Reading { events, ..Reading::default() });
+    let _ = TraceFormat::recognise(text);
+    for (_, format, _) in TraceFormat::ALL {
+        for events in [None, Some(BlkparseEvent::Issued)] {
+            let mut lines = Lines::new(*format, &TraceReadOptions { events, ..TraceReadOptions::default() });
             let (mut records, mut latest) = (0, 0);
             let mut check = |lines: &mut Lines, is_over| {
                 while let Some((record, _)) = lines.next(is_over) {
@@ -15,7 +15,7 @@ pub fn run(text: &str) {
                     assert!(record.at.0 >= core::mem::replace(&mut latest, record.at.0));
                     assert!(record.offset.checked_add(record.len).is_some());
                     assert!(record.offset % 512 == 0 && record.len % 512 == 0);
-                    assert!(record.len > 0 || record.kind == Kind::Flush);
+                    assert!(record.len > 0 || record.kind == TraceOpKind::Flush);
                     assert!((1..=2).contains(&record.events().count()));
                 }
             };

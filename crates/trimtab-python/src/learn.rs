@@ -8,7 +8,7 @@ use crate::{background, error};
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
 use trimtab_study::learn::candidate::Candidate;
-use trimtab_study::learn::fit::{ProbeFunction, CandidateEvaluator};
+use trimtab_study::learn::fit::{CandidateEvaluator, ProbeFunction};
 use trimtab_study::learn::learned::LearnMeasurements;
 use trimtab_study::learn::{Budget, Observer};
 

@@ -18,8 +18,8 @@ use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::detail;
 use trimtab_study::sweep::keep::DetailSelection;
 use trimtab_study::sweep::settings::is_path;
-use trimtab_study::sweep::table::{CellOutcome, SweepRow, SCHEMA, outcome};
-use trimtab_study::sweep::{TraceReplayOptions, SweepCell, MODEL, Sources, id_of_impossible, short_hash};
+use trimtab_study::sweep::table::{CellOutcome, SCHEMA, SweepRow, outcome};
+use trimtab_study::sweep::{MODEL, Sources, SweepCell, TraceReplayOptions, id_of_impossible, short_hash};
 
 /// A plan.
 #[pyclass(frozen, module = "trimtab")]

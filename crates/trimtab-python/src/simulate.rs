@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use trimtab_drive::spec::file;
 use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::keep::DetailSelection;
-use trimtab_study::sweep::{TraceReplayOptions, Sources, Value, SweepCellWork, settings, table};
+use trimtab_study::sweep::{Sources, SweepCellWork, TraceReplayOptions, Value, settings, table};
 
 /// The drive and the trace passed in.
 struct Inputs<'a> {

@@ -11,12 +11,12 @@ use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::{run, simulate};
-use trimtab_study::study::cells::{StudyCell, Question};
+use trimtab_study::study::cells::{Question, StudyCell};
 use trimtab_study::study::modelled::{self, Setup};
 use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::request::{StudyRequest, Thoroughness};
 use trimtab_study::study::trials::{Breadth, Trials};
-use trimtab_study::study::untried::{StudyPart, OmissionReason, OmittedPart};
+use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::used::FreeExtentLengths;
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study as Made, policy};
@@ -155,8 +155,8 @@ pub fn study(
     }
     let (drive, threads) = (drive.drive.clone(), Threads::or_all(threads));
     let made = background::run(py, progress.as_ref(), |state| {
-        let used =
-            FreeExtentLengths::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
+        let used = FreeExtentLengths::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed)
+            .map_err(|problem| problem.to_string())?;
         let label = format!("drive:{}", drive.spec.name);
         let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed).map_err(|wrong| wrong.message().to_owned())?;
         made(&setup, &policies, &asked, threads, state)

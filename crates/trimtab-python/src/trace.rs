@@ -14,7 +14,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_sim::runner::StopReason;
 use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::{TraceEvent, TraceFormat, TraceOpKind, Lines, TraceReadOptions as Options, FormatMatch};
+use trimtab_sim::trace::{FormatMatch, Lines, TraceEvent, TraceFormat, TraceOpKind, TraceReadOptions as Options};
 use trimtab_study::sweep::short_hash;
 
 /// Kinds of requests by number.

@@ -19,7 +19,7 @@ use crate::runner::{Events, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::Limit;
-use crate::workload::synthetic::{Mix, Pattern, SyntheticSettings as SyntheticSettings, Synthetic, TrimPattern};
+use crate::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings, TrimPattern};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;

@@ -13,7 +13,7 @@ mod table;
 mod volume;
 
 pub use blkparse::BlkparseEvent;
-pub use format::{TraceFormat, FormatMatch};
+pub use format::{FormatMatch, TraceFormat};
 pub use lines::{Lines, TextError};
 pub use skipped::SkipReason;
 pub use volume::Volume;

@@ -51,7 +51,7 @@ use self::journal::Journal;
 use self::names::Names;
 use self::node::Node;
 use self::queue::{BlockQueue, Ticket};
-use self::trim::{OnlineDiscards, ActiveTrim};
+use self::trim::{ActiveTrim, OnlineDiscards};
 use ::alloc::collections::VecDeque;
 use ::alloc::string::String;
 use ::alloc::vec::Vec;

@@ -137,6 +137,10 @@ pub fn probe(target: &mut dyn lab::ProbeTarget, plan: &probes::ProbePlan, observ
 ///
 /// # Errors
 /// The target fails.
-pub fn probe_whole(target: &mut dyn lab::ProbeTarget, plan: &probes::ProbePlan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
+pub fn probe_whole(
+    target: &mut dyn lab::ProbeTarget,
+    plan: &probes::ProbePlan,
+    observer: &mut dyn Observer,
+) -> TargetResult<probes::Findings> {
     probes::run_whole(&mut lab::ProbeSession::new(target), plan, observer)
 }

@@ -6,9 +6,9 @@ pub use looped::tune;
 
 use crate::claim::{Claim, wait_for_end};
 use crate::pace::Pacer;
-use crate::request::{Geometry, Serve};
-use crate::runtime::{Home, Record};
-use crate::transport::{Transport, Wanted};
+use crate::request::{Geometry, RequestServer};
+use crate::runtime::{RuntimeDirectory, ServerRecord};
+use crate::transport::{Transport, TransportChoice};
 use crate::ublk::UblkFront;
 use anyhow::Context as _;
 use looped::LoopOnFuse;
@@ -32,7 +32,7 @@ enum FrontEnd {
 /// The context in which a block device is created.
 pub struct AttachContext<'a> {
     /// Runtime directory of the drive.
-    pub home: &'a Home,
+    pub home: &'a RuntimeDirectory,
     /// Delays completions until they are due.
     pub pacer: &'a Arc<Pacer>,
     /// The data survive the server, so another server can resume the drive.
@@ -43,16 +43,16 @@ impl ServedBlockDevice {
     /// Creates the device over the first transport of `wanted` that works. First records what a
     /// crash would leave behind. Also returns remarks for the user.
     pub fn make(
-        drive: &Arc<dyn Serve>,
+        drive: &Arc<dyn RequestServer>,
         place: &AttachContext<'_>,
-        wanted: Wanted,
-        record: &mut Record,
+        wanted: TransportChoice,
+        record: &mut ServerRecord,
     ) -> anyhow::Result<(Self, Vec<String>)> {
         let mut missed = Vec::new();
         for candidate in wanted.candidates() {
             match FrontEnd::make(drive, place, candidate, record) {
                 Ok(way) => {
-                    let remark = (wanted == Wanted::Best).then(|| chosen(candidate, &missed));
+                    let remark = (wanted == TransportChoice::Best).then(|| chosen(candidate, &missed));
                     return Ok((Self { way, claim: None }, remark.into_iter().collect()));
                 }
                 Err(error) => missed.push((candidate, error)),
@@ -62,7 +62,7 @@ impl ServedBlockDevice {
     }
 
     /// Resumes the device of the server in the record, which has ended without detaching it.
-    pub fn recover(drive: &Arc<dyn Serve>, record: &Record) -> anyhow::Result<Self> {
+    pub fn recover(drive: &Arc<dyn RequestServer>, record: &ServerRecord) -> anyhow::Result<Self> {
         let mark = record.mark().context("its block device does not outlive its server")?;
         Ok(Self { way: FrontEnd::Ublk(Box::new(UblkFront::recover(drive, mark)?)), claim: None })
     }
@@ -128,7 +128,7 @@ impl ServedBlockDevice {
     }
 
     /// Removes the device after [`Self::release`].
-    pub fn remove(self, home: &Home, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(self, home: &RuntimeDirectory, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
         let disk = self.disk();
         let taken = match self.way {
             FrontEnd::LoopOnFuse(looped) => return looped.remove(home, served, force),
@@ -144,7 +144,12 @@ impl ServedBlockDevice {
 }
 
 impl FrontEnd {
-    fn make(drive: &Arc<dyn Serve>, place: &AttachContext<'_>, transport: Transport, record: &mut Record) -> anyhow::Result<Self> {
+    fn make(
+        drive: &Arc<dyn RequestServer>,
+        place: &AttachContext<'_>,
+        transport: Transport,
+        record: &mut ServerRecord,
+    ) -> anyhow::Result<Self> {
         match transport {
             Transport::Device => Ok(Self::LoopOnFuse(LoopOnFuse::make(drive, place, record)?)),
             Transport::Ublk => {

@@ -8,9 +8,9 @@ pub use trimtab_drive::trim_shape::TrimShape;
 
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
-use crate::recording::Recorder;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
-use crate::status::Second;
+use crate::recording::RequestRecorder;
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
+use crate::status::SecondCounts;
 use crate::store::Store;
 use crate::trace::{TraceEvent, TraceOpKind};
 use counts::Seconds;
@@ -76,7 +76,7 @@ struct ModelState {
     ledger: Ledger,
     counts: RequestCounts,
     seconds: Seconds,
-    recorder: Option<Recorder>,
+    recorder: Option<RequestRecorder>,
     /// Model time when the engine was created, where recordings begin.
     origin: Nanos,
 }
@@ -108,12 +108,12 @@ pub struct EngineSnapshot {
     /// Model time.
     pub model_time: Nanos,
     /// The last seconds, oldest first.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<SecondCounts>,
 }
 
 impl Engine {
     /// Creates an engine for a drive.
-    pub fn new(drive: EngineDrive, settings: EngineSettings, recorder: Option<Recorder>) -> Self {
+    pub fn new(drive: EngineDrive, settings: EngineSettings, recorder: Option<RequestRecorder>) -> Self {
         let EngineDrive { model, store, ledger, now: origin } = drive;
         let modelled = ModelState {
             device: model,
@@ -179,12 +179,12 @@ impl Engine {
     /// Ends the recording, if there is one.
     pub fn finish_recording(&self) -> anyhow::Result<()> {
         let recorder = self.lock().recorder.take();
-        recorder.map_or(Ok(()), Recorder::finish)
+        recorder.map_or(Ok(()), RequestRecorder::finish)
     }
 
     /// The reason why the recording ended early.
     pub fn recording_failure(&self) -> Option<String> {
-        self.lock().recorder.as_ref().and_then(Recorder::failure)
+        self.lock().recorder.as_ref().and_then(RequestRecorder::failure)
     }
 
     /// The model has failed, and every request fails.
@@ -208,7 +208,7 @@ impl Engine {
         if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<Served, Errno> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<RequestResult, Errno> {
         let extent = Extent { offset, len: into.len() as u64 };
         self.valid(extent)?;
         let mut served = self.lock().read(extent);
@@ -218,7 +218,7 @@ impl Engine {
         Ok(served)
     }
 
-    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<Served, Errno> {
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<RequestResult, Errno> {
         let extent = Extent { offset, len: data.len() as u64 };
         self.valid(extent)?;
         let class = if self.settings.classify { classify(data) } else { DataClass::Random };
@@ -229,7 +229,7 @@ impl Engine {
         Ok(served)
     }
 
-    fn trim(&self, extents: &[Extent], effect: Effect) -> Result<Served, Errno> {
+    fn trim(&self, extents: &[Extent], effect: Effect) -> Result<RequestResult, Errno> {
         match effect {
             Effect::Usual if self.zeros.load(Ordering::Relaxed) => self.trim_to_read(extents, TrimmedReads::Zeros),
             Effect::Usual => self.trim_to_read(extents, self.settings.trimmed_reads),
@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// Trims so that later reads return `reads`.
-    fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
+    fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<RequestResult, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.settings.trim);
         if served.result.is_ok() {
@@ -252,14 +252,14 @@ impl Engine {
         Ok(served)
     }
 
-    fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<Served, Errno> {
+    fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<RequestResult, Errno> {
         if may_unmap && self.settings.geometry.discard_granularity > 0 {
             let trimmed = self.trim_to_read(&[extent], TrimmedReads::Zeros)?;
             if !fua || trimmed.result.is_err() {
                 return Ok(trimmed);
             }
             let flushed = self.lock().flush();
-            return Ok(Served { due: trimmed.due.max(flushed.due), ..flushed });
+            return Ok(RequestResult { due: trimmed.due.max(flushed.due), ..flushed });
         }
         self.valid(extent)?;
         let mut served = self.lock().write(extent, DataClass::Zero, fua);
@@ -271,7 +271,7 @@ impl Engine {
     }
 }
 
-impl Serve for Engine {
+impl RequestServer for Engine {
     fn geometry(&self) -> Geometry {
         self.settings.geometry
     }
@@ -300,9 +300,9 @@ impl Serve for Engine {
         if found.is_empty() { Err(Errno::INVAL) } else { Ok(found) }
     }
 
-    fn serve(&self, request: Request<'_>) -> Served {
+    fn serve(&self, request: Request<'_>) -> RequestResult {
         if self.is_broken() {
-            return Served::refused(Errno::IO);
+            return RequestResult::refused(Errno::IO);
         }
         // A panic would end the thread and leave the host's request unanswered forever.
         let served = catch_unwind(AssertUnwindSafe(|| match request {
@@ -314,11 +314,11 @@ impl Serve for Engine {
         }));
         match served {
             Ok(Ok(served)) => served,
-            Ok(Err(errno)) => Served::refused(errno),
+            Ok(Err(errno)) => RequestResult::refused(errno),
             Err(_) => {
                 self.broken.store(true, Ordering::Relaxed);
                 trimtab_linux::output::complain("the drive model failed; every request fails with an I/O error from now on");
-                Served::refused(Errno::IO)
+                RequestResult::refused(Errno::IO)
             }
         }
     }
@@ -343,7 +343,7 @@ impl PowerCutSupport for Engine {
 /// The model's result for a command.
 #[derive(Clone, Copy)]
 struct SubmitResult {
-    answer: Served,
+    answer: RequestResult,
     arrival: Nanos,
     done: Nanos,
 }
@@ -351,7 +351,7 @@ struct SubmitResult {
 impl SubmitResult {
     /// Combines two commands of the same request.
     fn and(self, later: Self) -> Self {
-        let answer = Served { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
+        let answer = RequestResult { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
         Self { answer, arrival: self.arrival, done: self.done.max(later.done) }
     }
 }
@@ -364,12 +364,12 @@ impl ModelState {
         let latency = completion.done - arrival;
         self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
         self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
-        let answer = Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
+        let answer = RequestResult { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
         SubmitResult { answer, arrival, done: completion.done }
     }
 
     /// An accepted TRIM that is not carried out: costs a command, and the ledger has it.
-    fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
+    fn pretend_trim(&mut self, extents: &[Extent]) -> RequestResult {
         let served = self.submit(&Command::trim(&[]));
         self.record(TraceOpKind::Trim, extents, served, DataClass::Random, false);
         self.ledger.command();
@@ -377,13 +377,13 @@ impl ModelState {
         served.answer
     }
 
-    fn read(&mut self, extent: Extent) -> Served {
+    fn read(&mut self, extent: Extent) -> RequestResult {
         let submitted = self.submit(&Command::Read(extent));
         self.record(TraceOpKind::Read, &[extent], submitted, DataClass::Random, false);
         submitted.answer
     }
 
-    fn write(&mut self, extent: Extent, class: DataClass, fua: bool) -> Served {
+    fn write(&mut self, extent: Extent, class: DataClass, fua: bool) -> RequestResult {
         let mut submitted = self.submit(&Command::Write(extent, class));
         if submitted.answer.result.is_ok() {
             self.ledger.wrote(extent.offset, extent.len);
@@ -396,13 +396,13 @@ impl ModelState {
     }
 
     /// One TRIM of the host, in as many commands as the drive needs.
-    fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
+    fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> RequestResult {
         let mut all: Option<SubmitResult> = None;
         for command in shape.commands(extents) {
             let part = self.submit(&Command::trim(&command));
             all = Some(all.map_or(part, |all| all.and(part)));
         }
-        let Some(submitted) = all else { return Served { result: Ok(()), due: None } };
+        let Some(submitted) = all else { return RequestResult { result: Ok(()), due: None } };
         self.ledger.command();
         for extent in extents {
             match submitted.answer.result {
@@ -414,7 +414,7 @@ impl ModelState {
         submitted.answer
     }
 
-    fn flush(&mut self) -> Served {
+    fn flush(&mut self) -> RequestResult {
         let submitted = self.submit(&Command::Flush);
         self.record(TraceOpKind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
         submitted.answer

@@ -3,10 +3,10 @@
 mod power;
 mod spec;
 
-pub use spec::{PowerCutMoment, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
+pub use spec::{Fault, GRAMMAR, KEEP_DEFAULT, PowerCutMoment, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
 use power::UndoLog;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -177,7 +177,7 @@ impl FaultInjector {
         undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.inner.store(), &lost, torn, *keep, rng))
     }
 
-    fn serve_trim(&self, state: &mut FaultState, extents: &[Extent]) -> Served {
+    fn serve_trim(&self, state: &mut FaultState, extents: &[Extent]) -> RequestResult {
         let lie = state.faults.iter_mut().find_map(|armed| match armed.fault {
             Fault::Trim(lie) => Some((lie, armed)),
             _ => None,
@@ -189,13 +189,13 @@ impl FaultInjector {
             TrimLie::Half(share) => {
                 let pieces = extents.iter().flat_map(|extent| pieces_of(*extent));
                 let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = pieces.partition(|_| armed.rng.chance(share));
-                let mut served = Served { result: Ok(()), due: None };
+                let mut served = RequestResult { result: Ok(()), due: None };
                 if !ignored.is_empty() {
                     served = self.inner.serve(Request::Trim(&ignored, Effect::Nothing));
                 }
                 if !obeyed.is_empty() {
                     let other = self.inner.serve(Request::Trim(&obeyed, Effect::Usual));
-                    served = Served { result: served.result.and(other.result), due: served.due.max(other.due) };
+                    served = RequestResult { result: served.result.and(other.result), due: served.due.max(other.due) };
                 }
                 served
             }
@@ -212,20 +212,20 @@ impl FaultInjector {
         }
     }
 
-    fn serve_with_faults(&self, request: Request<'_>) -> Served {
+    fn serve_with_faults(&self, request: Request<'_>) -> RequestResult {
         let (kind, extent) = describe(&request);
         let mut state = self.lock();
         if state.off {
-            return Served::refused(Errno::IO);
+            return RequestResult::refused(Errno::IO);
         }
         let decision = state.decide(kind, extent);
         if decision.fail {
-            return self.delayed(Served::refused(Errno::IO), decision.delay);
+            return self.delayed(RequestResult::refused(Errno::IO), decision.delay);
         }
         // A cut tears a write; other requests do not happen.
         if decision.cut && kind != RequestFilter::Write {
             let _ = self.cut(&mut state, None);
-            return Served::refused(Errno::IO);
+            return RequestResult::refused(Errno::IO);
         }
         let served = match request {
             Request::Read { offset, into } => {
@@ -237,7 +237,7 @@ impl FaultInjector {
             // An outer fault has decided.
             Request::Trim(..) => self.inner.serve(request),
             Request::Flush => match state.ignored_flush() {
-                true => Served { result: Ok(()), due: None },
+                true => RequestResult { result: Ok(()), due: None },
                 false => {
                     let served = self.inner.serve(Request::Flush);
                     if let (Ok(()), Some(undo)) = (served.result, &mut state.undo) {
@@ -250,18 +250,18 @@ impl FaultInjector {
         };
         if decision.cut {
             let _ = self.cut(&mut state, Some(extent));
-            return Served::refused(Errno::IO);
+            return RequestResult::refused(Errno::IO);
         }
         drop(state);
         self.delayed(served, decision.delay)
     }
 
-    fn serve_write(&self, state: &mut FaultState, request: Request<'_>, extent: Extent) -> Served {
+    fn serve_write(&self, state: &mut FaultState, request: Request<'_>, extent: Extent) -> RequestResult {
         let is_data = matches!(request, Request::Write { .. });
         if let (true, Some(undo)) = (is_data, &mut state.undo)
             && let Err(errno) = undo.before_write(self.inner.store(), extent)
         {
-            return Served::refused(errno);
+            return RequestResult::refused(errno);
         }
         let request = match request {
             Request::Write { offset, data, fua: true } if state.ignored_flush() => Request::Write { offset, data, fua: false },
@@ -280,7 +280,7 @@ impl FaultInjector {
         served
     }
 
-    fn delayed(&self, served: Served, delay: Duration) -> Served {
+    fn delayed(&self, served: RequestResult, delay: Duration) -> RequestResult {
         if delay.is_zero() {
             return served;
         }
@@ -289,7 +289,7 @@ impl FaultInjector {
             Speed::Unpaced => delay,
         };
         let now = Instant::now();
-        Served { due: Some(served.due.map_or(now, |due| due.max(now)) + delay), ..served }
+        RequestResult { due: Some(served.due.map_or(now, |due| due.max(now)) + delay), ..served }
     }
 }
 
@@ -357,7 +357,7 @@ impl FaultState {
     }
 }
 
-impl Serve for FaultInjector {
+impl RequestServer for FaultInjector {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -375,7 +375,7 @@ impl Serve for FaultInjector {
         Ok(found)
     }
 
-    fn serve(&self, request: Request<'_>) -> Served {
+    fn serve(&self, request: Request<'_>) -> RequestResult {
         if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.inner.serve(request) }
     }
 }

@@ -7,7 +7,7 @@
 mod file;
 
 use crate::pace::Pacer;
-use crate::request::Serve;
+use crate::request::RequestServer;
 use file::SingleFileFilesystem;
 use fuser::{Config, MountOption};
 use std::io;
@@ -29,7 +29,7 @@ impl FuseSession {
 
 /// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`, and
 /// serves it until it is unmounted.
-pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<FuseSession> {
+pub fn mount(drive: Arc<dyn RequestServer>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<FuseSession> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("trimtab".into()),

@@ -12,7 +12,7 @@ mod wire;
 
 use crate::pace::Pacer;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::request::{Effect, Geometry, Request, Serve, Served};
+use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use anyhow::Context as _;
 use negotiation::NegotiatedFeatures;
 use replies::Replies;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
 use trimtab_linux::sys::beneath::{Dir, ObjectIdentity};
-use wire::{Chunk, Command, Header};
+use wire::{NbdCommand, NbdHeader, ReplyChunk};
 
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const IN_FLIGHT_MAX: u32 = 1024;
@@ -48,7 +48,7 @@ pub struct NbdFront {
 
 impl NbdFront {
     /// Listens on `path`. Replaces a socket without a listener, and refuses other objects.
-    pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
+    pub fn start(path: &Path, drive: Arc<dyn RequestServer>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
         let shown = path.display();
         let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
         if let Some(old) = directory.look(&name).with_context(|| format!("cannot examine {shown}"))? {
@@ -156,7 +156,7 @@ impl Drop for ClientSlot {
 }
 
 struct Connection {
-    drive: Arc<dyn Serve>,
+    drive: Arc<dyn RequestServer>,
     pacer: Arc<Pacer>,
     room: Arc<ReplyMemory>,
 }
@@ -181,10 +181,10 @@ impl Connection {
     ) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
-            let header = Header::read(input)?;
+            let header = NbdHeader::read(input)?;
             buffer.clear();
             buffer.shrink_to(BUFFER_KEPT);
-            if header.command == Some(Command::Write) {
+            if header.command == Some(NbdCommand::Write) {
                 if header.len > REQUEST_BYTES_MAX {
                     // The data that follow would be parsed as requests.
                     let what = format!("it wrote {} bytes in one request", header.len);
@@ -195,14 +195,14 @@ impl Connection {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
-            if header.command == Some(Command::Disconnect) {
+            if header.command == Some(NbdCommand::Disconnect) {
                 return Ok(());
             }
             replies.begin(IN_FLIGHT_MAX, answer_bytes(&header))?;
             let (served, chunk, data) = self.serve(&header, geometry, agreed, &buffer);
             let reply = match (served.result, chunk) {
                 (Ok(()), Some(chunk)) => wire::structured_reply(header.cookie, chunk, data.len()),
-                (Err(errno), Some(_)) => wire::structured_reply(header.cookie, Chunk::Error(errno), 0),
+                (Err(errno), Some(_)) => wire::structured_reply(header.cookie, ReplyChunk::Error(errno), 0),
                 (result, None) => wire::simple_reply(header.cookie, result).to_vec(),
             };
             let data = if served.result.is_ok() { data } else { Vec::new() };
@@ -212,63 +212,69 @@ impl Connection {
     }
 
     /// Executes a request. Returns its result, the chunk (`None`: a simple reply), the data.
-    fn serve(&self, header: &Header, geometry: &Geometry, agreed: NegotiatedFeatures, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
+    fn serve(
+        &self,
+        header: &NbdHeader,
+        geometry: &Geometry,
+        agreed: NegotiatedFeatures,
+        written: &[u8],
+    ) -> (RequestResult, Option<ReplyChunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         let chunk = match header.command {
-            Some(Command::Read) if agreed.structured => Some(Chunk::Data { offset: header.offset }),
-            Some(Command::BlockStatus) if agreed.structured => Some(Chunk::Status { context: negotiation::ALLOCATION_ID }),
+            Some(NbdCommand::Read) if agreed.structured => Some(ReplyChunk::Data { offset: header.offset }),
+            Some(NbdCommand::BlockStatus) if agreed.structured => Some(ReplyChunk::Status { context: negotiation::ALLOCATION_ID }),
             _ => None,
         };
         if let Err(errno) = check(header, geometry) {
-            return (Served::refused(errno), chunk, Vec::new());
+            return (RequestResult::refused(errno), chunk, Vec::new());
         }
         let fua = header.fua;
         let served = match header.command {
-            Some(Command::Read) => {
+            Some(NbdCommand::Read) => {
                 let mut data = vec![0; header.len as usize];
                 let served = self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
                 return (served, chunk, data);
             }
-            Some(Command::BlockStatus) if agreed.allocation => {
+            Some(NbdCommand::BlockStatus) if agreed.allocation => {
                 let described = self.drive.stretches(extent, if header.one { 1 } else { DESCRIPTORS_MAX });
-                let served = Served { result: described.as_ref().map(|_| ()).map_err(|errno| *errno), due: None };
+                let served = RequestResult { result: described.as_ref().map(|_| ()).map_err(|errno| *errno), due: None };
                 return (served, chunk, described.map(|all| all.iter().flat_map(descriptor).collect()).unwrap_or_default());
             }
-            Some(Command::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
-            Some(Command::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
-            Some(Command::WriteZeroes) => self.drive.serve(Request::Zero { extent, may_unmap: !header.no_hole, fua }),
-            Some(Command::Flush) => self.drive.serve(Request::Flush),
-            _ => Served::refused(Errno::INVAL),
+            Some(NbdCommand::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
+            Some(NbdCommand::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
+            Some(NbdCommand::WriteZeroes) => self.drive.serve(Request::Zero { extent, may_unmap: !header.no_hole, fua }),
+            Some(NbdCommand::Flush) => self.drive.serve(Request::Flush),
+            _ => RequestResult::refused(Errno::INVAL),
         };
         (served, chunk, Vec::new())
     }
 
-    fn trim(&self, extent: Extent, fua: bool) -> Served {
+    fn trim(&self, extent: Extent, fua: bool) -> RequestResult {
         let trimmed = self.drive.serve(Request::Trim(&[extent], Effect::Usual));
         if !fua || trimmed.result.is_err() {
             return trimmed;
         }
         let flushed = self.drive.serve(Request::Flush);
-        Served { due: trimmed.due.max(flushed.due), ..flushed }
+        RequestResult { due: trimmed.due.max(flushed.due), ..flushed }
     }
 }
 
 /// Rejects requests that violate the protocol, with the protocol's error.
-fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
+fn check(header: &NbdHeader, geometry: &Geometry) -> Result<(), Errno> {
     let beyond = header.offset.checked_add(header.len.into()).is_none_or(|end| end > geometry.size);
     match header.command {
         _ if header.strange => Err(Errno::INVAL),
-        Some(Command::Read) if header.len > REQUEST_BYTES_MAX => Err(Errno::INVAL),
-        Some(Command::Write | Command::WriteZeroes) if beyond => Err(Errno::NOSPC),
-        Some(Command::Read | Command::Trim | Command::BlockStatus) if beyond => Err(Errno::INVAL),
+        Some(NbdCommand::Read) if header.len > REQUEST_BYTES_MAX => Err(Errno::INVAL),
+        Some(NbdCommand::Write | NbdCommand::WriteZeroes) if beyond => Err(Errno::NOSPC),
+        Some(NbdCommand::Read | NbdCommand::Trim | NbdCommand::BlockStatus) if beyond => Err(Errno::INVAL),
         _ => Ok(()),
     }
 }
 
-fn answer_bytes(header: &Header) -> u32 {
+fn answer_bytes(header: &NbdHeader) -> u32 {
     match header.command {
-        Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
-        Some(Command::BlockStatus) => 8 * DESCRIPTORS_MAX as u32,
+        Some(NbdCommand::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
+        Some(NbdCommand::BlockStatus) => 8 * DESCRIPTORS_MAX as u32,
         _ => 0,
     }
 }

@@ -19,13 +19,13 @@ const SPIN: Duration = Duration::from_micros(15);
 /// Pending completions, earliest first. Keeps CPUs awake until [`rest`](Self::rest).
 #[derive(Debug)]
 pub struct DelayQueue<T> {
-    waiting: BinaryHeap<Reverse<Waiting<T>>>,
+    waiting: BinaryHeap<Reverse<DelayedCompletion<T>>>,
     order: u64,
     latency_guard: Option<CpuLatencyGuard>,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct DelayedCompletion<T> {
     due: Instant,
     order: u64,
     answer: T,
@@ -51,7 +51,7 @@ impl<T> DelayQueue<T> {
     pub fn push(&mut self, due: Instant, answer: T) -> bool {
         self.latency_guard.get_or_insert_with(CpuLatencyGuard::hold);
         let first = self.waiting.peek().is_none_or(|Reverse(next)| due < next.due);
-        self.waiting.push(Reverse(Waiting { due, order: self.order, answer }));
+        self.waiting.push(Reverse(DelayedCompletion { due, order: self.order, answer }));
         self.order += 1;
         first
     }
@@ -85,18 +85,18 @@ impl<T> DelayQueue<T> {
     }
 }
 
-impl<T> PartialEq for Waiting<T> {
+impl<T> PartialEq for DelayedCompletion<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
-impl<T> Eq for Waiting<T> {}
-impl<T> PartialOrd for Waiting<T> {
+impl<T> Eq for DelayedCompletion<T> {}
+impl<T> PartialOrd for DelayedCompletion<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T> Ord for Waiting<T> {
+impl<T> Ord for DelayedCompletion<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.due, self.order).cmp(&(other.due, other.order))
     }
@@ -108,35 +108,38 @@ pub fn minimise_timer_slack() {
 }
 
 /// The action that completes a request.
-pub type Answer = Box<dyn FnOnce() + Send>;
+pub type CompletionAction = Box<dyn FnOnce() + Send>;
 
-struct Queue {
-    due: DelayQueue<Answer>,
+struct PacerQueue {
+    due: DelayQueue<CompletionAction>,
     closed: bool,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct SharedPacerQueue {
+    queue: Mutex<PacerQueue>,
     changed: Condvar,
 }
 
-impl Shared {
+impl SharedPacerQueue {
     /// Ignores poisoning: a completion that panicked has already been removed from the queue.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, PacerQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Delays completions until they are due.
 pub struct Pacer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPacerQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pacer {
     /// Starts the waiting thread.
     pub fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: DelayQueue::default(), closed: false }), changed: Condvar::new() });
+        let shared = Arc::new(SharedPacerQueue {
+            queue: Mutex::new(PacerQueue { due: DelayQueue::default(), closed: false }),
+            changed: Condvar::new(),
+        });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -167,7 +170,7 @@ impl Drop for Pacer {
     }
 }
 
-fn run(shared: &Shared) {
+fn run(shared: &SharedPacerQueue) {
     minimise_timer_slack();
     let mut queue = shared.lock();
     loop {

@@ -1,9 +1,9 @@
 //! Stores a drive between attachments, and resumes it.
 
 use crate::classify::classify;
-use crate::engine::{EngineDrive, Engine, EngineSettings};
+use crate::engine::{Engine, EngineDrive, EngineSettings};
 use crate::request::PowerCutSupport as _;
-use crate::state::{self, DataFile, Header, SavedState, UseFlag};
+use crate::state::{self, DataFile, SavedState, StateHeader, UseFlag};
 use crate::store::Store;
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -30,7 +30,13 @@ pub fn in_memory(spec: &DriveSpec, settings: &EngineSettings, seed: u64) -> anyh
 /// The drive whose data are in the file `data`: resumed, or new if the file is new. With
 /// `adopt`, data without a state file become the initial content of a new drive. Also returns
 /// a remark for the user.
-pub fn in_file(spec: &DriveSpec, settings: &EngineSettings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(EngineDrive, Option<String>)> {
+pub fn in_file(
+    spec: &DriveSpec,
+    settings: &EngineSettings,
+    seed: u64,
+    data: &Path,
+    adopt: bool,
+) -> anyhow::Result<(EngineDrive, Option<String>)> {
     let shown = data.display();
     let store = Store::in_file(data, settings.geometry.size)?;
     let Some(saved) = state::open(data)? else {
@@ -69,7 +75,7 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
     let store = engine.store();
     let sample = sample(store, engine.settings().geometry.size, lasting.unit, &lasting.mapped)
         .with_context(|| format!("cannot read the data file {}", data.display()))?;
-    let header = Header {
+    let header = StateHeader {
         drive: spec.name.clone(),
         size: engine.settings().geometry.size,
         unit: lasting.unit,
@@ -236,7 +242,7 @@ mod tests {
         let data = dir.path().join("data");
         detached(&spec, &data, 1);
         let saved = state::open(&data).unwrap().unwrap();
-        let (header, mut mapped) = (Header { data: None, ..saved.header.clone() }, Vec::new());
+        let (header, mut mapped) = (StateHeader { data: None, ..saved.header.clone() }, Vec::new());
         let model = saved.load(1 << 40, |run| mapped.push(run)).unwrap();
         state::save(&data, &header, mapped.into_iter(), &model, UseFlag::Detached).unwrap();
         let error = in_file(&spec, &EngineSettings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();

@@ -1,6 +1,6 @@
 //! Records requests: packed under the engine's lock, compressed and written by a thread.
 
-use crate::trace::{Block, TraceEvent, Header, Packer, Writer};
+use crate::trace::{Packer, RecordingBlock, RecordingHeader, TraceEvent, Writer};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::BufWriter;
@@ -11,18 +11,18 @@ use std::thread::JoinHandle;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 /// A recording in progress.
-pub struct Recorder {
+pub struct RequestRecorder {
     path: PathBuf,
     packer: Packer,
-    blocks: Option<Sender<Block>>,
+    blocks: Option<Sender<RecordingBlock>>,
     thread: Option<JoinHandle<()>>,
     /// The reason if it ended early; the drive then continues without it.
     failure: Arc<Mutex<Option<String>>>,
 }
 
-impl Recorder {
+impl RequestRecorder {
     /// Starts a recording in a new file.
-    pub fn start(path: &Path, header: &Header) -> anyhow::Result<Self> {
+    pub fn start(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let shown = path.display();
         let make = || {
             let (directory, name) = Dir::of_file(path)?;
@@ -75,7 +75,7 @@ impl Recorder {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn send(&mut self, block: Block) {
+    fn send(&mut self, block: RecordingBlock) {
         // The thread ends if it cannot write, and has stored the reason.
         if self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_err()) {
             self.blocks = None;
@@ -91,13 +91,13 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for RequestRecorder {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-fn write_all(mut writer: Writer<BufWriter<File>>, blocks: &Receiver<Block>) -> std::io::Result<()> {
+fn write_all(mut writer: Writer<BufWriter<File>>, blocks: &Receiver<RecordingBlock>) -> std::io::Result<()> {
     for block in blocks {
         writer.write_block(&block)?;
         writer.flush()?;

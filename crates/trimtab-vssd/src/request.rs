@@ -54,14 +54,14 @@ pub enum Effect {
 /// The result of a request, and the time at which the host may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the host waits for an answer"]
-pub struct Served {
+pub struct RequestResult {
     /// Success, or the error that the host sees.
     pub result: Result<(), Errno>,
     /// Earliest completion; `None` for immediately.
     pub due: Option<Instant>,
 }
 
-impl Served {
+impl RequestResult {
     /// An immediate error.
     pub const fn refused(errno: Errno) -> Self {
         Self { result: Err(errno), due: None }
@@ -80,7 +80,7 @@ pub struct Stretch {
 }
 
 /// A request server: the engine, or faults around it. Called by several threads at once.
-pub trait Serve: Send + Sync {
+pub trait RequestServer: Send + Sync {
     /// Geometry shown to the host.
     fn geometry(&self) -> Geometry;
 
@@ -89,11 +89,11 @@ pub trait Serve: Send + Sync {
     fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno>;
 
     /// Executes the request and returns its completion time.
-    fn serve(&self, request: Request<'_>) -> Served;
+    fn serve(&self, request: Request<'_>) -> RequestResult;
 }
 
 /// A request server that loses the content of its cache on a power cut.
-pub trait PowerCutSupport: Serve {
+pub trait PowerCutSupport: RequestServer {
     /// The data on the medium, accessible without requests.
     fn store(&self) -> &Store;
 

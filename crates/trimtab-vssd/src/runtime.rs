@@ -48,7 +48,7 @@ const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// The record of an attached drive and its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ServerRecord {
     /// The user's id for the drive.
     pub id: String,
     /// Name of the drive specification.
@@ -83,7 +83,7 @@ pub struct Record {
     pub attached_unix_ms: u64,
 }
 
-impl Record {
+impl ServerRecord {
     /// The mark of its block device; `None` after a reboot.
     #[must_use]
     pub fn mark(&self) -> Option<u64> {
@@ -99,13 +99,13 @@ impl Record {
 
 /// The runtime directory of one attached drive.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct RuntimeDirectory {
     all: Arc<Dir>,
     id: String,
     dir: Arc<Dir>,
 }
 
-impl Home {
+impl RuntimeDirectory {
     /// The control socket.
     pub fn control(&self) -> PathBuf {
         self.dir.path().join(CONTROL)
@@ -134,7 +134,7 @@ impl Home {
     }
 
     /// Writes the record, atomically.
-    pub fn write_record(&self, record: &Record) -> anyhow::Result<()> {
+    pub fn write_record(&self, record: &ServerRecord) -> anyhow::Result<()> {
         let text = serde_json::to_vec_pretty(record)?;
         self.dir
             .write_atomically(RECORD, PRIVATE_FILE, |file| file.write_all(&text))
@@ -142,14 +142,14 @@ impl Home {
     }
 
     /// Reads the record; `None` if missing, or not written by this program for this drive.
-    pub fn record(&self) -> Option<Record> {
+    pub fn record(&self) -> Option<ServerRecord> {
         let file = self.dir.open_read(RECORD).ok()?;
         if !Dir::is_trusted_file(&file).ok()? {
             return None;
         }
         let mut text = Vec::new();
         file.take(RECORD_BYTES_MAX).read_to_end(&mut text).ok()?;
-        serde_json::from_slice(&text).ok().filter(|record: &Record| record.id == self.id)
+        serde_json::from_slice(&text).ok().filter(|record: &ServerRecord| record.id == self.id)
     }
 
     /// Removes the directory. The mount point must be unmounted.
@@ -211,24 +211,24 @@ fn removed(removal: Removal) -> io::Result<()> {
 
 /// The state of a runtime directory.
 #[derive(Clone, Debug)]
-pub enum State {
+pub enum RuntimeState {
     /// The server is running.
-    Running(Record),
+    Running(ServerRecord),
     /// The server is starting: the directory is young and has no record yet.
     Starting,
     /// The server is gone; holds its record, if it wrote one.
-    Dead(Option<Record>),
+    Dead(Option<ServerRecord>),
 }
 
 /// An attached drive, or the remains of one.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct RuntimeEntry {
     /// Id of the drive, which is the name of the directory.
     pub id: String,
     /// Its runtime directory.
-    pub home: Home,
+    pub home: RuntimeDirectory,
     /// State of its server.
-    pub state: State,
+    pub state: RuntimeState,
 }
 
 /// Creates and finds the runtime directories of drives.
@@ -256,7 +256,7 @@ impl Runtime {
     }
 
     /// All drives, attached or left over, by id. Directories of other origin are skipped.
-    pub fn entries(&self) -> anyhow::Result<Vec<Entry>> {
+    pub fn entries(&self) -> anyhow::Result<Vec<RuntimeEntry>> {
         let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
         Ok(names.iter().filter_map(|name| self.entry(name)).collect())
     }
@@ -267,13 +267,13 @@ impl Runtime {
         Ok(names.into_iter().filter(|name| self.look(name).is_none_or(|found| found.is_none())).collect())
     }
 
-    fn entry(&self, name: &std::ffi::OsStr) -> Option<Entry> {
+    fn entry(&self, name: &std::ffi::OsStr) -> Option<RuntimeEntry> {
         self.look(name)?
     }
 
     /// `None` if it no longer exists, `Some(None)` if it is of other origin.
     #[expect(clippy::option_option, reason = "distinguishes missing, foreign and own directories")]
-    fn look(&self, name: &std::ffi::OsStr) -> Option<Option<Entry>> {
+    fn look(&self, name: &std::ffi::OsStr) -> Option<Option<RuntimeEntry>> {
         let dir = match self.directory.open_dir(name) {
             Ok(dir) => dir,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -283,18 +283,18 @@ impl Runtime {
         if dir.require_private().is_err() {
             return Some(None);
         }
-        let home = Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) };
+        let home = RuntimeDirectory { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) };
         let state = match home.record() {
-            Some(record) if is_running(&record) => State::Running(record),
-            Some(record) => State::Dead(Some(record)),
-            None if is_young(&home.dir) => State::Starting,
-            None => State::Dead(None),
+            Some(record) if is_running(&record) => RuntimeState::Running(record),
+            Some(record) => RuntimeState::Dead(Some(record)),
+            None if is_young(&home.dir) => RuntimeState::Starting,
+            None => RuntimeState::Dead(None),
         };
-        Some(Some(Entry { id: id.to_owned(), home, state }))
+        Some(Some(RuntimeEntry { id: id.to_owned(), home, state }))
     }
 
     /// The entry for `wanted` (an id or a device); without it, the only entry.
-    pub fn find(&self, wanted: Option<&str>) -> anyhow::Result<Entry> {
+    pub fn find(&self, wanted: Option<&str>) -> anyhow::Result<RuntimeEntry> {
         let mut entries = self.entries()?;
         let ids = entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>().join(", ");
         let Some(wanted) = wanted else {
@@ -304,10 +304,10 @@ impl Runtime {
                 _ => Err(UsageError::new("several drives are attached").hint(format!("choose one: {ids}")).into()),
             };
         };
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &RuntimeEntry| {
             let device = match &entry.state {
-                State::Running(record) | State::Dead(Some(record)) => record.device.as_deref(),
-                State::Starting | State::Dead(None) => None,
+                RuntimeState::Running(record) | RuntimeState::Dead(Some(record)) => record.device.as_deref(),
+                RuntimeState::Starting | RuntimeState::Dead(None) => None,
             };
             entry.id == wanted || device == Some(Path::new(wanted))
         };
@@ -319,7 +319,7 @@ impl Runtime {
     }
 
     /// Creates the directory of a new drive. The default `id` is the drive's name.
-    pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
+    pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, RuntimeDirectory)> {
         let wanted = id.unwrap_or(drive);
         check_id(wanted)?;
         if id.is_some() {
@@ -338,22 +338,22 @@ impl Runtime {
     }
 
     /// `None` if the name is taken.
-    fn make(&self, id: &str) -> anyhow::Result<Option<Home>> {
-        let make = || -> io::Result<Option<Home>> {
+    fn make(&self, id: &str) -> anyhow::Result<Option<RuntimeDirectory>> {
+        let make = || -> io::Result<Option<RuntimeDirectory>> {
             let dir = match self.directory.mkdir(id) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
                 made => made?,
             };
             dir.mkdir(MOUNT_POINT)?;
-            Ok(Some(Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) }))
+            Ok(Some(RuntimeDirectory { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) }))
         };
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
     /// The drive with these data whose server crashed and whose device waits for another.
-    pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(Home, Record)>> {
+    pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(RuntimeDirectory, ServerRecord)>> {
         for entry in self.entries()? {
-            if let State::Dead(Some(record)) = entry.state
+            if let RuntimeState::Dead(Some(record)) = entry.state
                 && record.data.as_deref() == Some(data)
                 && let Some(mark) = record.mark()
                 && !LeftoverDevices::find(mark)?.disks().is_empty()
@@ -369,7 +369,7 @@ impl Runtime {
     pub fn clean_up(&self, kept: Option<&str>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         for entry in self.entries()?.into_iter().filter(|entry| kept != Some(entry.id.as_str())) {
-            if let State::Dead(_) = entry.state {
+            if let RuntimeState::Dead(_) = entry.state {
                 remarks.push(match remove_remains(&entry, false) {
                     Ok(()) => format!("removed the remains of the crashed server of '{}'", entry.id),
                     Err(error) => format!("cannot remove the remains of the crashed server of '{}': {error:#}", entry.id),
@@ -431,13 +431,13 @@ fn numbered(name: &str, n: u32) -> String {
 }
 
 /// Removes the remains of a dead server; with `force`, a used device on its last close.
-pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
+pub fn remove_remains(entry: &RuntimeEntry, force: bool) -> anyhow::Result<()> {
     let record = match &entry.state {
-        State::Dead(record) => record.as_ref(),
-        State::Running(record) => Some(record),
-        State::Starting => None,
+        RuntimeState::Dead(record) => record.as_ref(),
+        RuntimeState::Running(record) => Some(record),
+        RuntimeState::Starting => None,
     };
-    let served = record.and_then(Record::served);
+    let served = record.and_then(ServerRecord::served);
     for device in served.map(loops::attached_to).unwrap_or_default() {
         let shown = device.path();
         let users = device.users();
@@ -450,7 +450,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
             DetachResult::Free | DetachResult::InUse | DetachResult::Foreign => {}
         }
     }
-    if let Some(mark) = record.and_then(Record::mark) {
+    if let Some(mark) = record.and_then(ServerRecord::mark) {
         LeftoverDevices::find(mark)?.remove(force)?;
     }
     entry.home.unmount(served)?;
@@ -461,7 +461,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
     }
     // Without a record, the contents are not known to be ours.
-    let remove = if record.is_some() { Home::remove } else { Home::remove_empty };
+    let remove = if record.is_some() { RuntimeDirectory::remove } else { RuntimeDirectory::remove_empty };
     remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
 }
 
@@ -472,12 +472,12 @@ pub fn own_process() -> (u32, u64, String) {
 }
 
 /// The server that wrote the record is still running.
-pub fn is_running(record: &Record) -> bool {
+pub fn is_running(record: &ServerRecord) -> bool {
     record.boot_id == boot_id() && started(record.pid) == Some(record.pid_started)
 }
 
 /// As [`is_running`], but waits up to `patience` for it to end.
-pub fn is_running_after(record: &Record, patience: Duration) -> bool {
+pub fn is_running_after(record: &ServerRecord, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     while is_running(record) {
         if Instant::now() >= end {
@@ -505,9 +505,9 @@ mod tests {
         tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
     }
 
-    fn record(id: &str) -> Record {
+    fn record(id: &str) -> ServerRecord {
         let (pid, pid_started, boot_id) = own_process();
-        Record {
+        ServerRecord {
             id: id.into(),
             drive: "x".into(),
             size: 1,
@@ -542,7 +542,7 @@ mod tests {
 
         let (id, home) = runtime.claim(None, "x").unwrap();
         assert_eq!(id, "x-2");
-        home.write_record(&Record { pid_started: 1, ..record(&id) }).unwrap();
+        home.write_record(&ServerRecord { pid_started: 1, ..record(&id) }).unwrap();
         assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
         assert_eq!(runtime.clean_up(None).unwrap().len(), 1);
         assert_eq!(runtime.entries().unwrap().len(), 1, "the running one stays");
@@ -555,7 +555,7 @@ mod tests {
         let dir = private_dir();
         let outside = tempfile::tempdir().unwrap();
         let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
-        let dead = |id: &str| Record { pid_started: 1, ..record(id) };
+        let dead = |id: &str| ServerRecord { pid_started: 1, ..record(id) };
         for name in ["control", "log", "record.json"] {
             fs::write(outside.path().join(name), "precious").unwrap();
         }

@@ -1,19 +1,19 @@
 //! The life of one attached drive: creates and removes everything that belongs to it.
 
 use crate::block::{AttachContext, ServedBlockDevice};
-use crate::control::{self, ControlResponse, ControlCommand, ControlRequest};
+use crate::control::{self, ControlCommand, ControlRequest, ControlResponse};
 use crate::engine::{Engine, EngineSettings};
 use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
 use crate::persist;
-use crate::recording::Recorder;
-use crate::request::{PowerCutSupport as _, Serve};
-use crate::runtime::{self, Home, Record, Runtime};
+use crate::recording::RequestRecorder;
+use crate::request::{PowerCutSupport as _, RequestServer};
+use crate::runtime::{self, Runtime, RuntimeDirectory, ServerRecord};
 use crate::state::UseFlag;
-use crate::status::{ByKind, Status};
-use crate::trace::Header;
-use crate::transport::{Transport, Wanted};
+use crate::status::{RequestsByKind, Status};
+use crate::trace::RecordingHeader;
+use crate::transport::{Transport, TransportChoice};
 use crate::waits::Waits;
 use anyhow::Context as _;
 use std::fs::File;
@@ -27,7 +27,7 @@ use trimtab_linux::host::processes;
 use trimtab_linux::sys::interrupt;
 
 /// Options for attaching a drive.
-pub struct Options {
+pub struct AttachOptions {
     /// The id; `None` derives it from the drive's name.
     pub id: Option<String>,
     /// The drive specification.
@@ -39,7 +39,7 @@ pub struct Options {
     /// Data without a state file become the initial content of a new drive.
     pub adopt: bool,
     /// Attach a block device over this transport.
-    pub block: Option<Wanted>,
+    pub block: Option<TransportChoice>,
     /// Resume the block device of the crashed server with these data.
     pub recover: bool,
     /// Listen for NBD clients on this Unix socket.
@@ -56,8 +56,8 @@ pub struct Options {
 
 /// A drive being served.
 pub struct Server {
-    home: Home,
-    record: Record,
+    home: RuntimeDirectory,
+    record: ServerRecord,
     spec: DriveSpec,
     engine: Arc<Engine>,
     detach_with: Option<u32>,
@@ -77,7 +77,7 @@ pub struct Server {
 
 impl Server {
     /// Creates everything; on error, removes what was created. Also returns remarks for the user.
-    pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
+    pub fn start(options: AttachOptions) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let waiting = |runtime: &Runtime| match &options.data {
             Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?),
@@ -105,7 +105,7 @@ impl Server {
         let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let recorder = match &options.record {
             Some(path) => {
-                let header = Header {
+                let header = RecordingHeader {
                     drive: options.spec.name.clone(),
                     size: settings.geometry.size,
                     logical_block: settings.geometry.logical_block,
@@ -113,7 +113,7 @@ impl Server {
                     started_unix_ms: attached_unix_ms,
                     tool_version: env!("CARGO_PKG_VERSION").to_owned(),
                 };
-                Some(Recorder::start(path, &header)?)
+                Some(RequestRecorder::start(path, &header)?)
             }
             None => None,
         };
@@ -126,7 +126,7 @@ impl Server {
             None => runtime.claim(options.id.as_deref(), &options.spec.name)?,
         };
         let (pid, pid_started, boot_id) = runtime::own_process();
-        let record = Record {
+        let record = ServerRecord {
             id,
             drive: options.spec.name.clone(),
             size: settings.geometry.size,
@@ -177,7 +177,7 @@ impl Server {
         Ok((server, remarks))
     }
 
-    fn open(&mut self, block: Option<Wanted>, nbd: Option<&Path>, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
+    fn open(&mut self, block: Option<TransportChoice>, nbd: Option<&Path>, crashed: Option<&ServerRecord>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         if let Some(crashed) = crashed {
             self.home.begin_again().context("cannot take over the runtime directory")?;
@@ -186,7 +186,7 @@ impl Server {
         }
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
-        let drive: Arc<dyn Serve> = Arc::clone(&self.faults) as _;
+        let drive: Arc<dyn RequestServer> = Arc::clone(&self.faults) as _;
         if let Some(wanted) = block {
             remarks.extend(self.open_block(&drive, wanted, crashed)?);
         }
@@ -203,7 +203,12 @@ impl Server {
     }
 
     /// Creates the block device over the best transport in `wanted`.
-    fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
+    fn open_block(
+        &mut self,
+        drive: &Arc<dyn RequestServer>,
+        wanted: TransportChoice,
+        crashed: Option<&ServerRecord>,
+    ) -> anyhow::Result<Vec<String>> {
         let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
             Some(crashed) => (ServedBlockDevice::recover(drive, crashed)?, Vec::new()),
@@ -223,7 +228,7 @@ impl Server {
     }
 
     /// The record of the drive and its server.
-    pub const fn record(&self) -> &Record {
+    pub const fn record(&self) -> &ServerRecord {
         &self.record
     }
 
@@ -334,7 +339,7 @@ impl Server {
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
             waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, ServedBlockDevice::waiting),
-            requests: ByKind::from(&snapshot.counts),
+            requests: RequestsByKind::from(&snapshot.counts),
             host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
             discard_amplification: snapshot.discards.amplification(),
             discards: snapshot.discards,
@@ -361,7 +366,7 @@ fn nothing_waits() -> UsageError {
 }
 
 /// The error if the device is in use; otherwise it would have been removed.
-fn still_waits(record: &Record) -> UsageError {
+fn still_waits(record: &ServerRecord) -> UsageError {
     let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
     UsageError::new(format!("the server for '{id}' crashed; {device} is in use and is waiting for a server with these data"))
         .hint(format!("'--recover' resumes it, 'trimtab drive detach --force {id}' removes it"))

@@ -35,7 +35,7 @@ const MAP_BYTES_MORE: u64 = 32;
 
 /// Identifies the drive that a state belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct StateHeader {
     /// Name of the drive's specification.
     pub drive: String,
     /// Size of the drive in bytes.
@@ -62,7 +62,7 @@ pub struct DataFile {
     pub sample: u32,
 }
 
-impl Header {
+impl StateHeader {
     /// Number of units of the drive.
     const fn units(&self) -> u64 {
         self.size.div_ceil(self.unit)
@@ -73,7 +73,7 @@ impl Header {
 #[derive(Debug)]
 pub struct SavedState {
     /// The drive that it belongs to.
-    pub header: Header,
+    pub header: StateHeader,
     /// Written by a proper detach, and unused since.
     pub clean: bool,
     file: File,
@@ -132,7 +132,13 @@ fn wrong(problem: impl Into<String>) -> io::Error {
 }
 
 /// Writes the state of the data file `data`, replacing an older one.
-pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: UseFlag) -> anyhow::Result<()> {
+pub fn save(
+    data: &Path,
+    header: &StateHeader,
+    mapped: impl Iterator<Item = Range<u64>>,
+    model: &[u8],
+    leave: UseFlag,
+) -> anyhow::Result<()> {
     let path = path_of(data);
     let write = || -> io::Result<()> {
         let (directory, name) = Dir::of_file(&path)?;
@@ -164,11 +170,11 @@ impl SavedState {
             (_, IN_USE) => false,
             (_, other) => return Err(wrong(format!("byte 8 is {other:#04x}"))),
         };
-        let header = Section::at(&mut file, start.len() as u64, HEADER_BYTES_MAX)?;
+        let header = StateSection::at(&mut file, start.len() as u64, HEADER_BYTES_MAX)?;
         let mapped_at = header.end;
         let mut text = Vec::new();
         header.open(&mut file)?.read_to_end(&mut text)?;
-        let header: Header = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header cannot be parsed: {error}")))?;
+        let header: StateHeader = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header cannot be parsed: {error}")))?;
         if header.unit == 0 {
             return Err(wrong("its header has units of 0 bytes"));
         }
@@ -190,8 +196,8 @@ impl SavedState {
     fn decode(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> io::Result<Vec<u8>> {
         let units = self.header.units();
         let map_bytes_max = units.saturating_add(MAP_BYTES_MORE);
-        let mapped = Section::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
-        let model = Section::at(&mut self.file, mapped.end, compressed_max(model_bytes_max))?;
+        let mapped = StateSection::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
+        let model = StateSection::at(&mut self.file, mapped.end, compressed_max(model_bytes_max))?;
         if self.file.metadata()?.len() != model.end {
             return Err(wrong(format!("it has data after its end at byte {}", model.end)));
         }
@@ -215,13 +221,13 @@ const fn compressed_max(bytes: u64) -> u64 {
 
 /// A section of the file with a valid checksum.
 #[derive(Clone, Copy, Debug)]
-struct Section {
+struct StateSection {
     start: u64,
     len: u64,
     end: u64,
 }
 
-impl Section {
+impl StateSection {
     /// The section at byte `at`, of at most `len_max` bytes.
     fn at(file: &mut File, at: u64, len_max: u64) -> io::Result<Self> {
         let cut_off = |_| wrong(format!("it was cut off in the section at byte {at}"));
@@ -309,8 +315,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn header() -> Header {
-        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: 7, data: None }
+    fn header() -> StateHeader {
+        StateHeader { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: 7, data: None }
     }
 
     /// Detached cleanly, the mapped runs, and the model.
@@ -401,7 +407,7 @@ mod tests {
 
     /// Writes the state of a drive of `units` units, half mapped, and a model of that size.
     fn large(data: &Path, units: u64) {
-        let header = Header { size: units * 512, ..header() };
+        let header = StateHeader { size: units * 512, ..header() };
         let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
         save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached).unwrap();
     }

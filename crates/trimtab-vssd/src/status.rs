@@ -1,6 +1,6 @@
 //! The status of a server: the document of `trimtab drive status --json` and its figures.
 
-use crate::runtime::Record;
+use crate::runtime::ServerRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_drive::histogram::Histogram;
@@ -31,7 +31,7 @@ impl Latencies {
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct RequestFigures {
     /// Number of requests served.
     pub count: u64,
     /// Bytes of the successful ones.
@@ -44,29 +44,29 @@ pub struct Requests {
 
 /// Requests by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ByKind {
+pub struct RequestsByKind {
     /// Reads.
-    pub read: Requests,
+    pub read: RequestFigures,
     /// Writes.
-    pub write: Requests,
+    pub write: RequestFigures,
     /// TRIM commands.
-    pub trim: Requests,
+    pub trim: RequestFigures,
     /// Flushes.
-    pub flush: Requests,
+    pub flush: RequestFigures,
 }
 
-impl ByKind {
+impl RequestsByKind {
     /// Each kind with its name.
-    pub fn named(&self) -> [(&'static str, &Requests); 4] {
+    pub fn named(&self) -> [(&'static str, &RequestFigures); 4] {
         [("read", &self.read), ("write", &self.write), ("trim", &self.trim), ("flush", &self.flush)]
     }
 }
 
 /// The requests of one second of real time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Second {
+pub struct SecondCounts {
     /// Requests by kind.
-    pub requests: ByKind,
+    pub requests: RequestsByKind,
     /// NAND bytes written per host byte written in that second; `None` if unknown.
     pub waf: Option<f64>,
     /// Bytes freed by TRIM.
@@ -90,7 +90,7 @@ pub struct HostWait {
 pub struct Status {
     /// The drive and its server.
     #[serde(flatten)]
-    pub record: Record,
+    pub record: ServerRecord,
     /// The speed of model time.
     pub speed: String,
     /// Real time since it was attached, in seconds.
@@ -100,7 +100,7 @@ pub struct Status {
     /// Number of delayed completions.
     pub waiting: usize,
     /// Requests since it was attached.
-    pub requests: ByKind,
+    pub requests: RequestsByKind,
     /// Time that reads and writes waited in the kernel; `None` without a block device or pacing.
     #[serde(default)]
     pub host_wait: Option<HostWait>,
@@ -119,5 +119,5 @@ pub struct Status {
     /// Descriptions of the active faults.
     pub faults: Vec<String>,
     /// The last seconds, oldest first.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<SecondCounts>,
 }

@@ -37,6 +37,6 @@ mod source;
 pub mod timing;
 
 pub use export::{ExportFormat, export};
-pub use format::{Block, Header, Packer, Reader, Writer};
-pub use source::Source;
+pub use format::{Packer, RecordingBlock, RecordingHeader, RecordingReader, Writer};
+pub use source::TraceSource;
 pub use trimtab_sim::trace::{TraceEvent, TraceOpKind};

@@ -24,14 +24,14 @@ impl fmt::Display for Transport {
 
 /// The transport that the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum TransportChoice {
     /// The best one available.
     Best,
     /// Only this one.
     Only(Transport),
 }
 
-impl Wanted {
+impl TransportChoice {
     /// The transports to try, best first. ublk exposes all attributes of a drive and needs only
     /// one thread between request and completion.
     #[must_use]
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn candidates_of_only_has_one_transport() {
-        assert_eq!(Wanted::Only(Transport::Device).candidates(), [Transport::Device]);
-        assert_eq!(Wanted::Best.candidates(), [Transport::Ublk, Transport::Device]);
+        assert_eq!(TransportChoice::Only(Transport::Device).candidates(), [Transport::Device]);
+        assert_eq!(TransportChoice::Best.candidates(), [Transport::Ublk, Transport::Device]);
     }
 
     #[test]

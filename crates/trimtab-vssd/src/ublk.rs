@@ -9,7 +9,7 @@ mod parameters;
 mod requests;
 mod slots;
 
-use crate::request::Serve;
+use crate::request::RequestServer;
 use crate::worker::{Worker, pin_thread};
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
@@ -72,7 +72,7 @@ impl UblkFront {
     /// Creates a device for `drive` with this mark. A `lasting` device (if the kernel supports
     /// it) survives the process unless [`remove`](Self::remove) removes it, and its
     /// requests wait for another server.
-    pub fn start(drive: &Arc<dyn Serve>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
+    pub fn start(drive: &Arc<dyn RequestServer>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
         let mut control = open()?;
         let privileged = rustix::process::geteuid().is_root();
         let recovery = if lasting { ublk::RECOVERY | ublk::RECOVERY_REISSUE } else { 0 };
@@ -94,7 +94,7 @@ impl UblkFront {
         }
     }
 
-    fn begin(&mut self, drive: &Arc<dyn Serve>) -> anyhow::Result<()> {
+    fn begin(&mut self, drive: &Arc<dyn RequestServer>) -> anyhow::Result<()> {
         // Without privileges, access to the node allows everything else.
         let served = open_character_node(&self.device)?;
         let parameters = parameters::of(&drive.geometry(), self.device.request_bytes_max);
@@ -105,7 +105,7 @@ impl UblkFront {
     }
 
     /// Resumes the device with this mark, whose server has ended.
-    pub fn recover(drive: &Arc<dyn Serve>, mark: u64) -> anyhow::Result<Self> {
+    pub fn recover(drive: &Arc<dyn RequestServer>, mark: u64) -> anyhow::Result<Self> {
         let mut control = open()?;
         let device = marked(&mut control, mark)?.first().copied().context("its ublk device is gone")?;
         let patience = Instant::now() + PATIENCE;
@@ -127,7 +127,7 @@ impl UblkFront {
 
     /// Starts a thread for each queue of the device, which can only be opened once. Returns when
     /// all of them are ready for requests.
-    fn serve_queues(&mut self, drive: &Arc<dyn Serve>, served: &File) -> anyhow::Result<()> {
+    fn serve_queues(&mut self, drive: &Arc<dyn RequestServer>, served: &File) -> anyhow::Result<()> {
         let device = self.device;
         let usable = rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
         let (ready, all) = mpsc::channel();
@@ -198,7 +198,7 @@ fn worker(
     device: &Info,
     queue: u16,
     here: CpuSet,
-    drive: Arc<dyn Serve>,
+    drive: Arc<dyn RequestServer>,
     waiting: Arc<AtomicUsize>,
 ) -> io::Result<Worker<QueueSlots>> {
     let everywhere = pin_thread(&here)?;

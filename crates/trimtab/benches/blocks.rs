@@ -19,7 +19,7 @@ use trimtab_sim::runner::blocks::{Recording, run, run_recording};
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::BlockTarget;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings};
 
 const BLOCK: u32 = 4096;
 const DRIVE_FILE: Bytes = Bytes(1 << 30);

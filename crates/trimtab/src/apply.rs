@@ -14,7 +14,7 @@ mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
 use anyhow::{Context as _, anyhow, bail, ensure};
-pub use record::{Event, Unfinished, What, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
+pub use record::{PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -187,7 +187,7 @@ impl Edit {
 
 /// A planned change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ApplyPlan {
     /// The mount point.
     pub mount_point: PathBuf,
     /// Filesystem type.
@@ -201,7 +201,7 @@ pub struct Plan {
 }
 
 /// The filesystem that a policy applies to.
-struct Subject {
+struct ApplySubject {
     mount_point: PathBuf,
     fs_type: String,
     /// The discard option in force, if it is mounted.
@@ -218,15 +218,15 @@ struct Subject {
 
 /// Plans the changes that make `policy` (as the user wrote it) the policy of the filesystem
 /// mounted at `path`.
-pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
+pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyPlan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
     let subject = find(system, fstab.as_deref().unwrap_or_default(), path)?;
-    let Subject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
+    let ApplySubject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
     if !doctor::can_discard(fs_type) {
         bail!("{} ({fs_type}) cannot discard; there is nothing to configure", mount_point.display());
     }
-    let mut plan = Plan {
+    let mut plan = ApplyPlan {
         mount_point: mount_point.clone(),
         fs_type: fs_type.clone(),
         policy: policy.to_owned(),
@@ -254,7 +254,7 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> 
 }
 
 /// The filesystem mounted at `path`.
-fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
+fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
     if system.root.is_live() || !mounts.is_empty() {
         let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
@@ -270,7 +270,7 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
         let option = DiscardOption::of(mount);
         // The mount table does not show a default stored in the filesystem (tune2fs -o discard).
         let hidden = !option.is_on() && doctor::discards_online(&system.root, mount, &stack);
-        return Ok(Subject {
+        return Ok(ApplySubject {
             mount_point: mount.mount_point.clone(),
             fs_type: mount.fs_type.clone(),
             mounted: Some(if hidden { DiscardOption::On } else { option }),
@@ -286,7 +286,7 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
     let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
     let is_root = plain == Path::new("/");
     let discards_by_default = discards_by_default(&fs_type);
-    Ok(Subject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false })
+    Ok(ApplySubject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false })
 }
 
 /// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.
@@ -296,7 +296,7 @@ fn discards_by_default(fs_type: &str) -> bool {
 
 /// The discard option that the policy needs; `None` if none. Removes the option of another
 /// policy, because two mechanisms on one filesystem only add cost.
-fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
+fn wanted_option(spec: &PolicySpec, subject: &ApplySubject) -> Option<String> {
     let online = DiscardOption::online(&subject.fs_type).to_string();
     let is_online = matches!(spec, PolicySpec::Online) || needs_discard(spec, subject).is_some();
     match subject.discards_by_default {
@@ -307,7 +307,7 @@ fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
 }
 
 /// The reason why the option stays although the policy does not discard online.
-fn needs_discard(spec: &PolicySpec, subject: &Subject) -> Option<&'static str> {
+fn needs_discard(spec: &PolicySpec, subject: &ApplySubject) -> Option<&'static str> {
     match (spec, subject.fs_type.as_str()) {
         (PolicySpec::Online, _) => None,
         (_, "f2fs") if subject.is_zoned => Some("f2fs on a zoned drive cannot be mounted without the option discard, so the option stays"),
@@ -317,7 +317,7 @@ fn needs_discard(spec: &PolicySpec, subject: &Subject) -> Option<&'static str> {
     }
 }
 
-fn fstab_edit(fstab: Option<String>, plan: &Plan, lines: &[PathBuf], wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
+fn fstab_edit(fstab: Option<String>, plan: &ApplyPlan, lines: &[PathBuf], wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
     let shown = plan.mount_point.display();
     let text = fstab.with_context(|| {
         format!("{FSTAB} does not exist; set the option {} in the configuration that mounts {shown}", wanted.unwrap_or(""))
@@ -336,7 +336,7 @@ fn fstab_edit(fstab: Option<String>, plan: &Plan, lines: &[PathBuf], wanted: Opt
 
 /// Remark about several lines for one filesystem, or about the line that decides for a bind
 /// mount.
-fn deciding_line(plan: &Plan, lines: &[PathBuf]) -> Option<String> {
+fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
     let above = |line: &&PathBuf| lines.iter().all(|other| other.starts_with(line));
     let deciding = lines.iter().find(above).or(lines.first())?.display();
     let all = lines.iter().map(|line| line.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -362,7 +362,7 @@ fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
 }
 
 /// Instructions if no line of fstab mounts the filesystem.
-fn not_listed(plan: &Plan, wanted: Option<&str>) -> String {
+fn not_listed(plan: &ApplyPlan, wanted: Option<&str>) -> String {
     let (verb, option) = wanted.map_or(("remove", "discard"), |option| ("set", option));
     let sign = if wanted == Some("discard") { "" } else { "^" };
     let itself = format!(", or in the filesystem itself: tune2fs -o {sign}discard DEVICE");
@@ -375,7 +375,7 @@ fn not_listed(plan: &Plan, wanted: Option<&str>) -> String {
 
 /// The change of the daemon's configuration. A policy without the daemon is written only to
 /// override another rule.
-fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan: &Plan) -> anyhow::Result<Option<Edit>> {
+fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan: &ApplyPlan) -> anyhow::Result<Option<Edit>> {
     let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
     if matches!(spec, PolicySpec::None | PolicySpec::Online) {
         let parsed = crate::daemon::config::Config::parse(&system.config, &begin)?;
@@ -389,7 +389,7 @@ fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan:
 }
 
 /// The remaining step until the mount option is in force.
-fn remount(plan: &Plan, mounted: Option<&DiscardOption>, wanted: Option<&str>) -> Option<String> {
+fn remount(plan: &ApplyPlan, mounted: Option<&DiscardOption>, wanted: Option<&str>) -> Option<String> {
     let now = mounted?;
     let wanted = wanted.unwrap_or("nodiscard");
     if now.to_string() == wanted {
@@ -405,7 +405,7 @@ fn remount(plan: &Plan, mounted: Option<&DiscardOption>, wanted: Option<&str>) -
 }
 
 /// Services that the policy needs, and services that conflict with it.
-fn units(system: &System, spec: &PolicySpec, plan: &Plan, diagnosis: Option<&Diagnosis>) -> Vec<String> {
+fn units(system: &System, spec: &PolicySpec, plan: &ApplyPlan, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let (own, timer) = doctor::trim_units(&system.root);
     let mut remarks = Vec::new();
     match spec {

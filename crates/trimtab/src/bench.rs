@@ -14,8 +14,8 @@ use trimtab_linux::output::Context;
 
 /// Implements `Benchmark` for these requests.
 macro_rules! benchmarks {
-    ($($workload:ident),*) => {$(
-        impl turns::Benchmark for $workload::Request {
+    ($($workload:ident::$request:ident),*) => {$(
+        impl turns::Benchmark for $workload::$request {
             fn target(&mut self) -> &mut String {
                 &mut self.target
             }
@@ -27,4 +27,4 @@ macro_rules! benchmarks {
     )*};
 }
 
-benchmarks!(age, crystal, nfs, small_files, tree);
+benchmarks!(age::AgeRequest, crystal::CrystalRequest, nfs::NfsRequest, small_files::PostmarkBenchRequest, tree::TreeRequest);

@@ -30,41 +30,41 @@ use trimtab_linux::trim::resume::state_directory;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Compare trim policies on a directory or a modelled drive, and recommend one.
-    Study(study::Args),
+    Study(study::StudyArgs),
     /// Run one benchmark on one target.
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Simulate thousands of runs from one plan, on all processors.
-    Sweep(sweep::Args),
+    Sweep(sweep::SweepArgs),
     /// Run PostMark scripts: its command language, exact operations and reports.
-    Postmark(postmark::Args),
+    Postmark(postmark::PostmarkArgs),
     /// Work with modelled drives: specifications, simulation, drives attached as block devices.
-    Drive(drive::Args),
+    Drive(drive::DriveArgs),
     /// Check whether TRIM reaches the drive, and say how to fix it if it does not.
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// List, show, compare and move stored results.
-    Results(results::Args),
+    Results(results::ResultsArgs),
     /// Watch mounted filesystems and trim each under its policy.
-    Daemon(daemon::Args),
+    Daemon(daemon::DaemonArgs),
     /// Write a trim policy into the system's configuration, or undo that.
-    Apply(apply::Args),
+    Apply(apply::ApplyArgs),
     /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks.
-    Verify(verify::Args),
+    Verify(verify::VerifyArgs),
     /// Trim mounted filesystems completely, in idle time if asked, counted at the device.
-    Trim(trim::Args),
+    Trim(trim::TrimArgs),
     /// Show how worn drives are: data written, write amplification, life left.
     Wear(wear::Args),
     /// List what was applied and trimmed on this machine, and when.
-    History(history::Args),
+    History(history::HistoryArgs),
     /// Print a completion script for a shell.
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Write man pages into a directory.
     #[command(hide = true)]
-    Manual(manual::Args),
+    Manual(manual::ManualArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// Mounts that the command works on.
     fn reach(&self) -> MountScope {
         match self {
@@ -101,42 +101,42 @@ impl Command {
 
 /// Runs the command and returns its exit status. `whole` is the full command line, for
 /// completion scripts.
-pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(command: CliCommand, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
     // The doctor reports silent mounts in its answer.
-    let says_itself = matches!(command, Command::Doctor(_));
+    let says_itself = matches!(command, CliCommand::Doctor(_));
     command.refuse_store(context)?;
     let reach = command.reach();
     let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();
     let reach = match &command {
         // For the doctor, a mount that does not answer is a finding.
-        Command::Doctor(args) if !args.changes_something() => reach.clone().without(&mount_check::silent(&paths)),
+        CliCommand::Doctor(args) if !args.changes_something() => reach.clone().without(&mount_check::silent(&paths)),
         _ => {
             mount_check::require_answers(&paths)?;
             reach
         }
     };
     trimtab_linux::session::notes::at_start(context, &reach, says_itself);
-    if !matches!(command, Command::Apply(_)) {
+    if !matches!(command, CliCommand::Apply(_)) {
         apply::at_start(context);
     }
     if let Ok(directory) = twins::directory(context) {
         drives::know_twins_of(directory);
     }
     match command {
-        Command::Study(args) => study::run(&args, context),
-        Command::Bench(args) => bench::run(args, context),
-        Command::Sweep(args) => sweep::run(&args, context),
-        Command::Postmark(args) => postmark::run(args, context),
-        Command::Drive(args) => drive::run(args, context),
-        Command::Doctor(args) => doctor::run(&args, context),
-        Command::Results(args) => results::run(&args, context),
-        Command::Daemon(args) => daemon::run(&args, context),
-        Command::Apply(args) => apply::run(&args, context),
-        Command::Verify(args) => verify::run(&args, context),
-        Command::Trim(args) => trim::run(&args, context),
-        Command::Wear(args) => wear::run(&args, context),
-        Command::History(args) => history::run(&args, context),
-        Command::Completions(args) => completions::run(&args, whole),
-        Command::Manual(args) => manual::run(&args, whole),
+        CliCommand::Study(args) => study::run(&args, context),
+        CliCommand::Bench(args) => bench::run(args, context),
+        CliCommand::Sweep(args) => sweep::run(&args, context),
+        CliCommand::Postmark(args) => postmark::run(args, context),
+        CliCommand::Drive(args) => drive::run(args, context),
+        CliCommand::Doctor(args) => doctor::run(&args, context),
+        CliCommand::Results(args) => results::run(&args, context),
+        CliCommand::Daemon(args) => daemon::run(&args, context),
+        CliCommand::Apply(args) => apply::run(&args, context),
+        CliCommand::Verify(args) => verify::run(&args, context),
+        CliCommand::Trim(args) => trim::run(&args, context),
+        CliCommand::Wear(args) => wear::run(&args, context),
+        CliCommand::History(args) => history::run(&args, context),
+        CliCommand::Completions(args) => completions::run(&args, whole),
+        CliCommand::Manual(args) => manual::run(&args, whole),
     }
 }

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use task::{Common, Task, say};
+use task::{Task, TaskContext, say};
 use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;
@@ -53,7 +53,7 @@ const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Options of `trimtab daemon`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonOptions {
     /// The configuration.
     pub config: PathBuf,
     /// Only ask every policy once, with the system shutting down.
@@ -84,10 +84,10 @@ struct PendingMount {
 }
 
 struct Daemon {
-    options: Options,
+    options: DaemonOptions,
     config: Config,
     root: Root,
-    common: Arc<Common>,
+    common: Arc<TaskContext>,
     workers: Vec<Worker>,
     asked: Vec<PendingMount>,
     /// Logged messages that are not repeated.
@@ -98,13 +98,13 @@ struct Daemon {
 }
 
 /// Runs until a signal ends it.
-pub fn run(options: Options) -> anyhow::Result<()> {
+pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     let config = Config::read(&options.config)?;
     let root = Root::live().context("cannot open /")?;
     if !rustix::process::geteuid().is_root() {
         bail!("the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo");
     }
-    let common = Common { state: config.state.clone(), history: History::new(&config.state), shutting_down: options.shutdown };
+    let common = TaskContext { state: config.state.clone(), history: History::new(&config.state), shutting_down: options.shutdown };
     Dir::open_or_make(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
         options,

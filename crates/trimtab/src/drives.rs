@@ -156,7 +156,7 @@ fn unknown(name: &str) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drives::simulate::{self, Addresses, Amount, Load, Plan};
+    use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Bytes;
     use trimtab_sim::runner::RunEnd;
@@ -230,9 +230,9 @@ mod tests {
         for drive in shipped() {
             let spec = trimtab_drive::model::sized(drive.spec.clone(), Some(Bytes(32 << 30)))
                 .unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
-            let plan = Plan {
+            let plan = DriveSimulationPlan {
                 name: "mixed".into(),
-                load: Load::Synthetic(Addresses {
+                load: DriveLoad::Synthetic(Addresses {
                     pattern: Pattern::Uniform,
                     mix: Mix {
                         read_percent: 20,

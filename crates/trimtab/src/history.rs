@@ -39,7 +39,7 @@ pub struct History {
 
 /// How a pass ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum PassEnd {
     /// All windows were visited.
     Complete,
     /// It was stopped and continues later.
@@ -48,7 +48,7 @@ pub enum Ending {
 
 /// A pass to store.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct TrimPass<'a> {
     /// What started the trim: `daemon` or `hand`.
     pub by: &'static str,
     /// The policy.
@@ -62,7 +62,7 @@ pub struct Pass<'a> {
     /// Account of its requests.
     pub account: &'a Account,
     /// The end of the pass.
-    pub ending: Ending,
+    pub ending: PassEnd,
 }
 
 impl History {
@@ -74,7 +74,7 @@ impl History {
 
     /// Stores a pass. A file that is damaged or not a history is set aside first; the returned
     /// message says so.
-    pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<Option<String>> {
+    pub fn save(&self, fs: &Filesystem, pass: &TrimPass<'_>) -> anyhow::Result<Option<String>> {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
         if let Some(directory) = self.path.parent() {
@@ -106,7 +106,7 @@ impl History {
     }
 }
 
-fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
+fn run(fs: &Filesystem, pass: &TrimPass<'_>) -> Run {
     let account = pass.account;
     let took = pass.took;
     let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
@@ -132,7 +132,7 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
         provenance: Provenance::Measured,
         started_unix_ms: pass.started.0 / 1_000_000,
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        complete: pass.ending == Ending::Complete && account.refusals.is_empty(),
+        complete: pass.ending == PassEnd::Complete && account.refusals.is_empty(),
         environment,
         phases: vec![phase],
         metrics: metrics(account, took),
@@ -162,9 +162,9 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
 }
 
 /// Warnings about windows that were not trimmed.
-fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
+fn warnings(pass: &TrimPass<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if let Ending::Stopped(why) = &pass.ending {
+    if let PassEnd::Stopped(why) = &pass.ending {
         let text = format!("stopped ({why}); the remaining windows follow when it continues");
         warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
     }

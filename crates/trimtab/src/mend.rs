@@ -16,9 +16,9 @@ mod swap;
 mod words;
 
 pub use commands::command_lines;
-pub use record::{Mending, TakenBack, take_back, unfinished};
+pub use record::{MendRun, MendUndo, take_back, unfinished};
 pub use setting_state::SettingState;
-pub use words::{Told, can_be_taken_back, told};
+pub use words::{ActionDescription, can_be_taken_back, told};
 
 use crate::apply::{self, System};
 use anyhow::{Context as _, bail, ensure};

@@ -10,9 +10,9 @@ pub mod execution;
 pub mod memory;
 pub mod session;
 
-use self::config::{Config, interval_of_rate};
-use self::execution::{Live, Record};
-use self::session::{DEFAULT_FILE, Session, Voice};
+use self::config::{PostmarkConfig, interval_of_rate};
+use self::execution::{PostmarkRunRecord, PostmarkRunner};
+use self::session::{DEFAULT_FILE, Session, SessionOutput};
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
@@ -31,7 +31,7 @@ use trimtab_sim::run::Run;
 
 /// Options of a session.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct PostmarkRequest {
     /// File of commands; `.pmrc`, if it exists, by default.
     pub config: Option<PathBuf>,
     /// When written files are made durable.
@@ -61,8 +61,8 @@ struct Shape {
 }
 
 /// Runs the session.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut config = Config { fsync: request.fsync, direct: request.direct, threads: request.threads, ..Config::default() };
+pub fn run(request: &PostmarkRequest, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut config = PostmarkConfig { fsync: request.fsync, direct: request.direct, threads: request.threads, ..PostmarkConfig::default() };
     if let Some(rate) = request.rate {
         config.settings.interval = interval_of_rate(rate);
     }
@@ -75,8 +75,8 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the session; returns true if a run failed.
-fn session(request: &Request, context: &Context, config: Config, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
-    let mut finished = |record: Record| -> anyhow::Result<()> {
+fn session(request: &PostmarkRequest, context: &Context, config: PostmarkConfig, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
+    let mut finished = |record: PostmarkRunRecord| -> anyhow::Result<()> {
         if context.json || request.keep || !context.quiet {
             let run = record.to_run();
             let id = if request.keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
@@ -92,10 +92,10 @@ fn session(request: &Request, context: &Context, config: Config, shapes: &mut Ve
     let mut classic: Box<dyn Write + Send> =
         if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
     let mut complain = |text: &str| trimtab_linux::output::complain(text);
-    let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
-    let mut live = Live::new(context, request.keep, &mut finished);
+    let voice = SessionOutput { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
+    let mut live = PostmarkRunner::new(context, request.keep, &mut finished);
     let file = request.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-    let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(Typed));
+    let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(InterruptibleInput));
     match ended {
         Err(_) if interrupt::requested() => Err(InterruptError.into()),
         Err(error) => Err(error),
@@ -103,7 +103,7 @@ fn session(request: &Request, context: &Context, config: Config, shapes: &mut Ve
     }
 }
 
-fn shape_of(record: &Record, run: Run, id: Option<RunId>) -> RunShape {
+fn shape_of(record: &PostmarkRunRecord, run: Run, id: Option<RunId>) -> RunShape {
     let reported = !record.out_of_files();
     RunShape {
         verbose: reported.then(|| classic::verbose(&record.totals, record.stamps)),
@@ -113,9 +113,9 @@ fn shape_of(record: &Record, run: Run, id: Option<RunId>) -> RunShape {
 }
 
 /// Standard input that an interrupt ends, even while waiting for a line.
-struct Typed;
+struct InterruptibleInput;
 
-impl Read for Typed {
+impl Read for InterruptibleInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let stdin = io::stdin();
         loop {

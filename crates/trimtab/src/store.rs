@@ -162,7 +162,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Outcome of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct SaveOutcome {
     /// The run's id.
     pub id: RunId,
     /// False if the same run was already stored.

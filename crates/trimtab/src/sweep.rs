@@ -26,7 +26,7 @@ const LOOKED_AT: u64 = 20_000;
 
 /// A validated plan with its files.
 #[derive(Debug)]
-pub struct Checked {
+pub struct ValidatedPlan {
     /// Its text.
     pub text: String,
     /// The plan.
@@ -40,14 +40,14 @@ pub struct Checked {
 /// # Errors
 /// The file cannot be read; the plan has an error (with line and key); none of its cells is
 /// valid.
-pub fn read(path: &Path) -> anyhow::Result<Checked> {
+pub fn read(path: &Path) -> anyhow::Result<ValidatedPlan> {
     let wrong = |what: String| UsageError::new(format!("{}: {what}", path.display()));
     let hint = "name a plan; 'trimtab sweep --help' shows one";
     let text = named::read_text(path, PLAN_BYTES_MAX).map_err(|error| of_named(error, path, "cannot read the plan", hint))?;
     let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let files = Files::beside(path);
     plan.check(&files).map_err(|error| wrong(error.to_string()))?;
-    Ok(Checked { text, plan, files })
+    Ok(ValidatedPlan { text, plan, files })
 }
 
 /// Result of examining the cells of a plan.
@@ -63,7 +63,7 @@ pub struct Examination {
     pub memory_max: u64,
 }
 
-impl Checked {
+impl ValidatedPlan {
     /// Examines cells of the plan: all, or a sample spread over it.
     ///
     /// # Errors
@@ -92,5 +92,5 @@ impl Checked {
 /// Memory for all cells together on this machine.
 #[must_use]
 pub fn usable_memory() -> trimtab_drive::units::Bytes {
-    crate::drives::memory::Budget::of_this_machine().total()
+    crate::drives::memory::MemoryBudget::of_this_machine().total()
 }

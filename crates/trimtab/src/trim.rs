@@ -5,8 +5,8 @@ pub mod outcome;
 mod progress;
 mod whole;
 
-use self::one::One;
-use self::outcome::{PassedBy, Report};
+use self::one::PathOutcome;
+use self::outcome::{SkippedPath, TrimReport};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos, exact};
@@ -22,7 +22,7 @@ use trimtab_sim::target::TrimWindow;
 
 /// The resolved request of one `trimtab trim`.
 #[derive(Debug)]
-pub struct Request {
+pub struct ManualTrimRequest {
     /// Mount points, or other directories on the filesystems; unused with `all`.
     pub paths: Vec<PathBuf>,
     /// Trim what `fstrim --fstab` trims.
@@ -43,7 +43,7 @@ pub struct Request {
     pub restart: bool,
 }
 
-impl Request {
+impl ManualTrimRequest {
     /// The smallest extent to trim: the larger of the option and the policy's setting.
     fn least(&self) -> Bytes {
         match &self.how {
@@ -55,30 +55,30 @@ impl Request {
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub struct Done {
+pub struct ManualTrimOutcome {
     /// One entry per filesystem.
-    pub report: Report,
+    pub report: TrimReport,
     /// Paths that could not be trimmed, with the errors.
     pub failed: Vec<(PathBuf, anyhow::Error)>,
 }
 
 /// Trims one filesystem after the other. A failure does not stop the rest.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
+pub fn run(request: &ManualTrimRequest, context: &Context) -> anyhow::Result<ManualTrimOutcome> {
     if matches!(request.how, TrimMode::Idle(_)) {
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
     let (paths, passed_by) = if request.all { in_fstab()? } else { (request.paths.clone(), Vec::new()) };
-    let mut report = Report { dry_run: request.dry_run, filesystems: Vec::new(), passed_by, failed: Vec::new() };
+    let mut report = TrimReport { dry_run: request.dry_run, filesystems: Vec::new(), passed_by, failed: Vec::new() };
     let mut trimmed: Vec<(String, String)> = Vec::new();
     let mut failed: Vec<(PathBuf, anyhow::Error)> = Vec::new();
     for path in paths {
         match one::trim_one(request, &path, &mut trimmed, context) {
-            Ok(One::Done(outcome)) => report.filesystems.push(*outcome),
-            Ok(One::Again(what)) => report.passed_by.push(PassedBy { path: path.display().to_string(), why: what }),
+            Ok(PathOutcome::Done(outcome)) => report.filesystems.push(*outcome),
+            Ok(PathOutcome::Again(what)) => report.passed_by.push(SkippedPath { path: path.display().to_string(), why: what }),
             // As in fstrim --fstab, a device without discard is not a fault.
             Err(error) if request.all && error.is::<TrimBlockedError>() => {
-                report.passed_by.push(PassedBy { path: path.display().to_string(), why: one_line(&error) });
+                report.passed_by.push(SkippedPath { path: path.display().to_string(), why: one_line(&error) });
             }
             Err(error) => failed.push((path, error)),
         }
@@ -86,17 +86,17 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
             break;
         }
     }
-    Ok(Done { report, failed })
+    Ok(ManualTrimOutcome { report, failed })
 }
 
 /// The mount points of fstab to trim, and those that are skipped.
-fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
+fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<SkippedPath>)> {
     let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
     let listed = mount_check::in_time(|| doctor::fstrim_of_fstab(&Root::live()?)).and_then(|listed| listed);
     interrupt::check()?;
     for (path, why) in listed.context("cannot read the mount table")? {
         match why {
-            Some(why) => passed_by.push(PassedBy { path: path.display().to_string(), why }),
+            Some(why) => passed_by.push(SkippedPath { path: path.display().to_string(), why }),
             None => paths.push(path),
         }
     }

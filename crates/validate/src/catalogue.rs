@@ -9,10 +9,10 @@ mod tests;
 
 use crate::parallel;
 use anyhow::Context as _;
-use fit::{Entry, Measured, RATES};
+use fit::{CatalogueEntry, CatalogueRates, RATES};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab::report::file::{self, Place};
+use trimtab::report::file::{self, OverwriteMode};
 use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::text;
 use trimtab_linux::output::Context;
@@ -29,7 +29,7 @@ const HEADER: &str = "# Published rates (geometric mean of the repeats), the lar
 
 /// Arguments of `validate catalogue`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ValidateCatalogueArgs {
     /// Write drives/measured and docs/catalogue.csv of this working copy.
     #[arg(long)]
     write: bool,
@@ -39,7 +39,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If interrupted, if rates cannot be read or fitted, or if files cannot be written.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ValidateCatalogueArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let models = models()?;
     let entries = parallel::map(context, "drives", &models, |measured| {
@@ -73,22 +73,22 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn models() -> anyhow::Result<Vec<Measured>> {
+fn models() -> anyhow::Result<Vec<CatalogueRates>> {
     let csv = std::fs::read_to_string(root().join(PUBLISHED)).with_context(|| format!("cannot read {PUBLISHED}"))?;
     fit::models(&csv).map_err(|problem| anyhow::anyhow!("{PUBLISHED}: {problem}"))
 }
 
-fn specification(measured: &Measured) -> PathBuf {
+fn specification(measured: &CatalogueRates) -> PathBuf {
     root().join(format!("drives/measured/{}.toml", measured.name()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    file::write(path, text.as_bytes(), Place::Replace).with_context(|| format!("cannot write {}", path.display()))?;
+    file::write(path, text.as_bytes(), OverwriteMode::Replace).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }
 
 /// Lines of a drive in [`ROWS`].
-fn rows(measured: &Measured, entry: &Entry) -> String {
+fn rows(measured: &CatalogueRates, entry: &CatalogueEntry) -> String {
     let name = measured.name();
     let row =
         |(rate, (published, spread, shown)): (&str, (f64, f64, f64))| format!("{name},{rate},{published:.0},{spread:.3},{shown:.0}\n");

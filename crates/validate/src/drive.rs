@@ -7,7 +7,7 @@ pub mod traffic;
 pub mod victim;
 
 use crate::parallel;
-use ideal::{Case, Outcome, Reference};
+use ideal::{IdealCase, IdealOutcome, Reference};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -40,7 +40,7 @@ There the reference is a Monte Carlo simulation that shares no code with the mod
 among equally empty blocks, which the policy does not define.
 
 Exit status 1 if a row deviates from its reference by more than its limit plus the error of the reference.")]
-pub struct Args {
+pub struct ValidateDriveArgs {
     /// Victim policies: greedy, fifo, random, d:N (the emptiest of N drawn).
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = victim::parse)]
     policy: Vec<VictimPolicy>,
@@ -62,14 +62,14 @@ pub struct Args {
     #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
     traffic: Vec<Traffic>,
     /// Amount of work: quick for a first look, thorough for less noise.
-    #[arg(long, value_enum, default_value_t = Work::Normal)]
-    work: Work,
+    #[arg(long, value_enum, default_value_t = TheoryEffort::Normal)]
+    work: TheoryEffort,
     /// Seed of victim choices and requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-impl Args {
+impl ValidateDriveArgs {
     /// True if no case options are given, which selects the standard table.
     const fn standard(&self) -> bool {
         self.policy.is_empty()
@@ -82,7 +82,7 @@ impl Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Work {
+enum TheoryEffort {
     /// 262,144 physical pages.
     Quick,
     /// 524,288 physical pages.
@@ -92,7 +92,7 @@ enum Work {
 }
 
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+struct TheoryRow {
     policy: String,
     pages_per_block: u32,
     traffic: String,
@@ -111,17 +111,17 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct TheoryDocument<'a> {
     physical_pages: u32,
     seed: u64,
-    rows: &'a [Row],
+    rows: &'a [TheoryRow],
     /// Files on a filesystem under a trim policy; only in the standard table.
-    chain: &'a [chain::Row],
+    chain: &'a [chain::ChainRow],
     all_agree: bool,
 }
 
 /// Runs the comparison.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ValidateDriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let cases = cases(args);
     if let Some(case) = cases.iter().find(|case| !has_formula(case)) {
@@ -129,9 +129,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new(what).hint("formulas for hot and cold data in one log exist for greedy and fifo").into());
     }
     let pages = match args.work {
-        Work::Quick => 1 << 18,
-        Work::Normal => 1 << 19,
-        Work::Thorough => 1 << 21,
+        TheoryEffort::Quick => 1 << 18,
+        TheoryEffort::Normal => 1 << 19,
+        TheoryEffort::Thorough => 1 << 21,
     };
     let rows = parallel::map(context, "model against theory", &cases, |case| {
         let outcome = case
@@ -139,16 +139,16 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?;
         Ok(row(case, outcome.ok_or(InterruptError)?))
     })?;
-    let chain = if args.standard() { chain::compare(context, args.work == Work::Thorough, args.seed)? } else { Vec::new() };
+    let chain = if args.standard() { chain::compare(context, args.work == TheoryEffort::Thorough, args.seed)? } else { Vec::new() };
     let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);
-    let document = Document { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
+    let document = TheoryDocument { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
     context.report("drive-validation", 2, &document, || {
         if chain.is_empty() { text(&rows) } else { format!("{}\n{}", text(&rows), chain::text(&chain)) }
     })?;
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[TheoryRow]) -> String {
     let mut table = Table::new("", &["policy", "pages/block", "traffic", "u = U/T", "formula", "reference", "model", "deviation", "limit"]);
     for row in rows {
         table.row([
@@ -188,10 +188,10 @@ const FORMULA: &str = "formula";
 /// Maximum deviation of model and reference in per cent, plus the reference's error.
 const LIMIT_PERCENT: f64 = 0.5;
 
-fn row(case: &Case, outcome: Outcome) -> Row {
+fn row(case: &IdealCase, outcome: IdealOutcome) -> TheoryRow {
     let deviation_percent = 100.0 * outcome.deviation();
     let reference_error_percent = 100.0 * outcome.reference.error() / outcome.reference.value();
-    Row {
+    TheoryRow {
         policy: victim::name(case.policy),
         pages_per_block: case.pages_per_block,
         traffic: case.traffic.to_string(),
@@ -211,12 +211,12 @@ fn row(case: &Case, outcome: Outcome) -> Row {
     }
 }
 
-const fn has_formula(case: &Case) -> bool {
+const fn has_formula(case: &IdealCase) -> bool {
     matches!(case.policy, VictimPolicy::Greedy | VictimPolicy::Fifo) || !matches!(case.traffic, Traffic::HotCold { .. })
 }
 
 /// Cold data spread slowly over a log, and random victims average out slowly.
-fn effort(case: &Case, pages: u32) -> Effort {
+fn effort(case: &IdealCase, pages: u32) -> Effort {
     match (case.traffic, case.policy) {
         (Traffic::HotCold { .. }, _) => Effort { pages, warm_up: 20, measured: 10 },
         (_, VictimPolicy::Random | VictimPolicy::DChoices(..5)) => Effort { pages, warm_up: 8, measured: 24 },
@@ -225,7 +225,7 @@ fn effort(case: &Case, pages: u32) -> Effort {
 }
 
 /// All combinations of the requested options; without options, the standard table.
-fn cases(args: &Args) -> Vec<Case> {
+fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
     use VictimPolicy::{DChoices, Fifo, Greedy, Random};
     let utilisations: Vec<f64> = (args.spare.iter().map(|spare| 1.0 - spare))
         .chain(args.over_provisioning.iter().map(|op| 1.0 / (1.0 + op)))
@@ -246,7 +246,7 @@ fn cases(args: &Args) -> Vec<Case> {
                     Fifo | Random => vec![64],
                     _ => vec![64, 256],
                 };
-                cases.extend(blocks.into_iter().map(|pages_per_block| Case { policy, pages_per_block, utilisation, traffic }));
+                cases.extend(blocks.into_iter().map(|pages_per_block| IdealCase { policy, pages_per_block, utilisation, traffic }));
             }
         }
     }
@@ -254,19 +254,19 @@ fn cases(args: &Args) -> Vec<Case> {
         let pairs = [Fifo, Greedy];
         for utilisation in or(&utilisations, &[0.93, 0.88, 0.72]) {
             for traffic in [Traffic::Trim { q: 0.2 }, Traffic::TrimAny { q: 0.2 }] {
-                cases.extend(pairs.map(|policy| Case { policy, pages_per_block: 64, utilisation, traffic }));
+                cases.extend(pairs.map(|policy| IdealCase { policy, pages_per_block: 64, utilisation, traffic }));
             }
         }
         for utilisation in or(&utilisations, &[0.93, 0.89, 0.8]) {
             let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
-            cases.extend(pairs.map(|policy| Case { policy, pages_per_block: 64, utilisation, traffic }));
+            cases.extend(pairs.map(|policy| IdealCase { policy, pages_per_block: 64, utilisation, traffic }));
         }
     }
     cases
 }
 
-fn name(case: &Case) -> String {
-    let Case { policy, pages_per_block, utilisation, traffic } = *case;
+fn name(case: &IdealCase) -> String {
+    let IdealCase { policy, pages_per_block, utilisation, traffic } = *case;
     format!("{} with {pages_per_block} pages per block, {} traffic at utilisation {utilisation:.4}", victim::name(policy), traffic)
 }
 

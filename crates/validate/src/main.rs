@@ -16,21 +16,21 @@ struct Cli {
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
-    comparison: Comparison,
+    comparison: ValidateCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Comparison {
+enum ValidateCommand {
     /// Compare the model's write amplification with theory.
-    Drive(drive::Args),
+    Drive(drive::ValidateDriveArgs),
     /// Run workloads on real ext4 (loop device) and on the model; compare device traffic.
-    Volume(volume::Args),
+    Volume(volume::ValidateVolumeArgs),
     /// Compare published measurements with model results.
-    Published(published::Args),
+    Published(published::ValidatePublishedArgs),
     /// Compare idle trims with published trim policies.
-    Peers(peers::Args),
+    Peers(peers::ValidatePeersArgs),
     /// Fit drive specifications to published rates.
-    Catalogue(catalogue::Args),
+    Catalogue(catalogue::ValidateCatalogueArgs),
     /// Predict published runs of ten data-centre SSD units.
     SsdIq(ssd_iq::Args),
 }
@@ -40,12 +40,12 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context::new(OutputOptions { json: cli.json, quiet: cli.quiet, plain: false }, false, None, None);
     let result = match &cli.comparison {
-        Comparison::Drive(args) => drive::run(args, &context),
-        Comparison::Volume(args) => volume::run(args, &context),
-        Comparison::Published(args) => published::run(args, &context),
-        Comparison::Peers(args) => peers::run(args, &context),
-        Comparison::Catalogue(args) => catalogue::run(args, &context),
-        Comparison::SsdIq(args) => ssd_iq::run(args, &context),
+        ValidateCommand::Drive(args) => drive::run(args, &context),
+        ValidateCommand::Volume(args) => volume::run(args, &context),
+        ValidateCommand::Published(args) => published::run(args, &context),
+        ValidateCommand::Peers(args) => peers::run(args, &context),
+        ValidateCommand::Catalogue(args) => catalogue::run(args, &context),
+        ValidateCommand::SsdIq(args) => ssd_iq::run(args, &context),
     };
     result.unwrap_or_else(|problem| error::print_and_exit_code(&problem, context.json))
 }

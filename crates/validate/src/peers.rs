@@ -14,17 +14,17 @@ mod used;
 
 use crate::parallel;
 use anyhow::Context as _;
-use cell::{Cell, IDLE_UNLIMITED, POLICIES};
-use load::{LOADS, Load};
+use cell::{IDLE_UNLIMITED, POLICIES, PeerCell};
+use load::{LOADS, PeerLoad};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use table::{Table, Verdict};
-use trimtab::report::file::{self, Place};
+use table::{PeerTable, PeerVerdict};
+use trimtab::report::file::{self, OverwriteMode};
 use trimtab_drive::shipped::drive;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
-use used::Used;
+use used::PeerStart;
 
 /// Drives, ordered by the cost of a TRIM.
 const DRIVES: [&str; 10] = [
@@ -50,7 +50,7 @@ const WEAR: f64 = 2.0;
 
 /// Arguments of `validate peers`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ValidatePeersArgs {
     /// Only drives whose name contains this text.
     #[arg(long, value_name = "DRIVE")]
     only: Option<String>,
@@ -66,32 +66,38 @@ pub struct Args {
 ///
 /// # Errors
 /// If interrupted, or if a file cannot be written.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ValidatePeersArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let drives: Vec<&str> = DRIVES.into_iter().filter(|drive| args.only.as_ref().is_none_or(|part| drive.contains(part))).collect();
-    let loads: Vec<&Load> = LOADS.iter().collect();
+    let loads: Vec<&PeerLoad> = LOADS.iter().collect();
     let cells = cells(context, &drives, &loads, &POLICIES, (WEAR, args.part as usize))?;
     if let Some(path) = &args.csv {
         let text = cells.iter().fold(cell::CSV_HEAD.to_owned(), |text, cell| text + &cell.csv());
-        file::write(path, text.as_bytes(), Place::Replace).with_context(|| format!("cannot write {}", path.display()))?;
+        file::write(path, text.as_bytes(), OverwriteMode::Replace).with_context(|| format!("cannot write {}", path.display()))?;
     }
     context.report("peers", 1, &cells, || text(&cells))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(cells: &[Cell]) -> String {
-    let mut text = Table(cells).to_string();
+fn text(cells: &[PeerCell]) -> String {
+    let mut text = PeerTable(cells).to_string();
     for (ours, peer) in [IDLE_UNLIMITED, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
-        text += &Verdict::of(cells, ours, peer).to_string();
+        text += &PeerVerdict::of(cells, ours, peer).to_string();
     }
     text
 }
 
 /// Runs all combinations on `drives` after `wear` drive writes, with 1/`part` of the
 /// requests.
-fn cells(context: &Context, drives: &[&str], loads: &[&Load], policies: &[&str], (wear, part): (f64, usize)) -> anyhow::Result<Vec<Cell>> {
+fn cells(
+    context: &Context,
+    drives: &[&str],
+    loads: &[&PeerLoad],
+    policies: &[&str],
+    (wear, part): (f64, usize),
+) -> anyhow::Result<Vec<PeerCell>> {
     let of_drives = parallel::map(context, "drives", drives, |name| {
-        let used = Used::of(&drive(name), wear)?;
+        let used = PeerStart::of(&drive(name), wear)?;
         let mut cells = Vec::new();
         for (load, policy) in loads.iter().flat_map(|load| policies.iter().map(move |policy| (load, policy))) {
             if interrupt::requested() {
@@ -113,7 +119,7 @@ mod tests {
     fn policies_trim_most_free_space_on_two_drives() {
         let (drives, loads) = (["crucial-m4-128gb", "sata-tlc-500gb"], [&LOADS[0], &LOADS[1]]);
         let all = cells(&Context::default(), &drives, &loads, &POLICIES[..6], (0.3, 9)).unwrap();
-        print!("{}", all.iter().map(Cell::csv).collect::<String>());
+        print!("{}", all.iter().map(PeerCell::csv).collect::<String>());
         let find = |drive, load, policy| all.iter().find(|cell| (&*cell.drive, cell.load, &*cell.policy) == (drive, load, policy)).unwrap();
         for (name, load) in drives.into_iter().flat_map(|name| loads.map(|load| (name, load.name))) {
             let none = find(name, load, "none");

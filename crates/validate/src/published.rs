@@ -15,10 +15,10 @@ mod sustained;
 pub mod text;
 
 use anyhow::Context as _;
-use spec::Plan;
+use spec::PublishedData;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab::report::file::{self, Place};
+use trimtab::report::file::{self, OverwriteMode};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Tally;
@@ -26,7 +26,7 @@ use trimtab_linux::sys::interrupt;
 
 /// Arguments of `validate published`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ValidatePublishedArgs {
     /// Only published results of drives whose name contains this text, or of one workload:
     /// postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery.
     #[arg(long, value_name = "DRIVE|WORKLOAD")]
@@ -40,9 +40,9 @@ pub struct Args {
 }
 
 /// Runs all published workloads on models and prints both results.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ValidatePublishedArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
-    let plan = Plan::shipped()?;
+    let plan = PublishedData::shipped()?;
     let chosen = plan.configurations.iter().filter(|c| c.is_of(args.only.as_deref())).count();
     if let (0, Some(only)) = (chosen, &args.only) {
         let mut drives: Vec<&str> = plan.configurations.iter().map(|c| c.drive.as_str()).collect();
@@ -57,7 +57,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(bar);
     context.report("published", 2, &comparison, || text::screen(&comparison, trimtab_linux::output::width()))?;
     if let Some(path) = &args.markdown {
-        file::write(path, render::markdown(&comparison).as_bytes(), Place::Replace)
+        file::write(path, render::markdown(&comparison).as_bytes(), OverwriteMode::Replace)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)

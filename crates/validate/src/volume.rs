@@ -31,13 +31,13 @@ use trimtab_study::document::Table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Needs root and mke2fs. Exit status 1 if a value of the model deviates from the real filesystem by more than 15 %.")]
-pub struct Args {
+pub struct ValidateVolumeArgs {
     /// Filesystem sizes.
     #[arg(long, value_delimiter = ',', default_values = ["4GiB", "16GiB"])]
     sizes: Vec<Bytes>,
     /// Workloads.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["tree", "postmark"], value_name = "NAME")]
-    workloads: Vec<Workload>,
+    workloads: Vec<VolumeWorkload>,
     /// Repeat a failing row up to N times, because machine load affects when the kernel commits.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
@@ -47,14 +47,14 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Workload {
+enum VolumeWorkload {
     /// 36,706 files, 493 MB, unpacked and deleted.
     Tree,
     /// 10,000 files, 20,000 transactions: the published configuration.
     Postmark,
 }
 
-impl Workload {
+impl VolumeWorkload {
     const fn name(self) -> &'static str {
         match self {
             Self::Tree => "tree",
@@ -64,7 +64,7 @@ impl Workload {
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-struct Counts {
+struct VolumeTraffic {
     written: u64,
     writes: u64,
     flushes: u64,
@@ -72,7 +72,7 @@ struct Counts {
     discarded: u64,
 }
 
-impl Counts {
+impl VolumeTraffic {
     const fn since(&self, before: &Self) -> Self {
         Self {
             written: self.written - before.written,
@@ -92,12 +92,12 @@ struct Pace {
 }
 
 #[derive(Debug, serde::Serialize)]
-struct Row {
+struct VolumeRow {
     size: u64,
     workload: &'static str,
     discard: bool,
-    real: Counts,
-    model: Counts,
+    real: VolumeTraffic,
+    model: VolumeTraffic,
     agrees: bool,
 }
 
@@ -107,17 +107,17 @@ const LIMIT: f64 = 0.15;
 const COMMIT_FLUSHES: u64 = 2;
 
 /// True if the model agrees, or the value is not judged: write requests depend on CPU load.
-fn agrees(figure: Figure, real: u64, model: u64) -> bool {
+fn agrees(figure: TrafficFigure, real: u64, model: u64) -> bool {
     let near = (model as f64 - real as f64).abs() <= LIMIT * real as f64;
     match figure {
-        Figure::Writes => true,
-        Figure::Flushes => near || model.abs_diff(real) <= COMMIT_FLUSHES,
+        TrafficFigure::Writes => true,
+        TrafficFigure::Flushes => near || model.abs_diff(real) <= COMMIT_FLUSHES,
         _ => near,
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
+enum TrafficFigure {
     Written,
     Writes,
     Flushes,
@@ -125,7 +125,7 @@ enum Figure {
     Discarded,
 }
 
-impl Figure {
+impl TrafficFigure {
     const ALL: [Self; 5] = [Self::Written, Self::Writes, Self::Flushes, Self::Discards, Self::Discarded];
 
     const fn name(self) -> &'static str {
@@ -138,7 +138,7 @@ impl Figure {
         }
     }
 
-    const fn of(self, counts: &Counts) -> u64 {
+    const fn of(self, counts: &VolumeTraffic) -> u64 {
         match self {
             Self::Written => counts.written,
             Self::Writes => counts.writes,
@@ -150,7 +150,7 @@ impl Figure {
 }
 
 /// Runs the comparison.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ValidateVolumeArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let mut rows = Vec::new();
     for size in &args.sizes {
@@ -170,18 +170,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(if rows.iter().all(|row| row.agrees) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn compare(args: &Args, size: Bytes, workload: &'static str, discard: bool) -> anyhow::Result<Row> {
+fn compare(args: &ValidateVolumeArgs, size: Bytes, workload: &'static str, discard: bool) -> anyhow::Result<VolumeRow> {
     let (real, pace) = on_ext4(args, size, workload, discard)?;
     let model = on_model(size, workload, discard, &pace)?;
-    let agrees = Figure::ALL.iter().all(|figure| agrees(*figure, figure.of(&real), figure.of(&model)));
-    Ok(Row { size: size.0, workload, discard, real, model, agrees })
+    let agrees = TrafficFigure::ALL.iter().all(|figure| agrees(*figure, figure.of(&real), figure.of(&model)));
+    Ok(VolumeRow { size: size.0, workload, discard, real, model, agrees })
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[VolumeRow]) -> String {
     let mut table = Table::new("", &["filesystem", "figure", "ext4", "model", "model/ext4"]);
     for row in rows {
         let name = format!("{} GiB {}{}", row.size >> 30, row.workload, if row.discard { ", discard" } else { "" });
-        for figure in Figure::ALL {
+        for figure in TrafficFigure::ALL {
             let (real, model) = (figure.of(&row.real), figure.of(&row.model));
             if real > 0 || model > 0 {
                 let ratio = if real > 0 { format!("{:.3}", model as f64 / real as f64) } else { "-".to_owned() };
@@ -234,12 +234,12 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
 
 /// Releases all resources in reverse order, on errors too.
 #[derive(Default)]
-struct Lab {
+struct ResourceGuard {
     mounted: Option<PathBuf>,
     device: Option<(LoopDevice, ObjectIdentity)>,
 }
 
-impl Drop for Lab {
+impl Drop for ResourceGuard {
     fn drop(&mut self) {
         if let Some(path) = self.mounted.take() {
             let _ = Command::new("umount").arg(path).status();
@@ -256,11 +256,11 @@ fn tool(name: &str, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn on_ext4(args: &Args, size: Bytes, name: &str, discard: bool) -> anyhow::Result<(Counts, Pace)> {
+fn on_ext4(args: &ValidateVolumeArgs, size: Bytes, name: &str, discard: bool) -> anyhow::Result<(VolumeTraffic, Pace)> {
     // The programs that create and mount the filesystem receive its path.
     let parent = Dir::sheltered_directory(&args.scratch).with_context(|| format!("cannot work in {}", args.scratch.display()))?;
     let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(parent)?;
-    let mut lab = Lab::default();
+    let mut lab = ResourceGuard::default();
     let (image, mount) = (scratch.path().join("image"), scratch.path().join("mnt"));
     let here = Dir::open(scratch.path())?;
     let file = here.create_new("image", PRIVATE_FILE)?;
@@ -287,10 +287,10 @@ fn on_ext4(args: &Args, size: Bytes, name: &str, discard: bool) -> anyhow::Resul
     Ok((counts, Pace { operations, discard }))
 }
 
-fn read(device: LoopDevice) -> anyhow::Result<Counts> {
+fn read(device: LoopDevice) -> anyhow::Result<VolumeTraffic> {
     let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
     let discards = stat.discards.unwrap_or_default();
-    Ok(Counts {
+    Ok(VolumeTraffic {
         written: stat.written.0,
         writes: stat.writes,
         flushes: stat.flushes.unwrap_or(0),
@@ -306,7 +306,7 @@ fn discard_time(device: LoopDevice) -> anyhow::Result<Nanos> {
 }
 
 /// Counters after half a second without discards.
-fn settled(device: LoopDevice) -> anyhow::Result<Counts> {
+fn settled(device: LoopDevice) -> anyhow::Result<VolumeTraffic> {
     let began = Instant::now();
     let mut last = read(device)?;
     loop {
@@ -385,7 +385,7 @@ impl FileTarget for Subtree {
     }
 }
 
-fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Result<Counts> {
+fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Result<VolumeTraffic> {
     let mut spec = VolumeSpec::ext4();
     // Same memory as this machine: nothing is written before a sync.
     spec.writeback.memory = Bytes(24 << 30);
@@ -405,7 +405,7 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
     Ok(traffic(&target).since(&before))
 }
 
-const fn traffic(target: &Subtree) -> Counts {
+const fn traffic(target: &Subtree) -> VolumeTraffic {
     let Traffic { writes, flushes, discards, .. } = target.0.counters().traffic;
-    Counts { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
+    VolumeTraffic { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
 }

@@ -9,7 +9,7 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::runner::{blocks, files};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings};
 use trimtab_sim::workload::{FileWorkload, Limit};
 
 /// Share of the measured time above which the tool's own cost gives a warning.

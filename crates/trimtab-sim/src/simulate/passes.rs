@@ -204,9 +204,10 @@ pub(super) mod tests {
 
     #[test]
     fn trace_without_requests_or_writes_is_refused() {
-        for (trace, until, said) in
-            [(given(TraceOpKind::Write, 0), None, "it has no request"), (given(TraceOpKind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing")]
-        {
+        for (trace, until, said) in [
+            (given(TraceOpKind::Write, 0), None, "it has no request"),
+            (given(TraceOpKind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing"),
+        ] {
             let refused = simulated(trace, until).err().unwrap();
             assert!(refused.contains(said), "{refused}");
         }

@@ -293,7 +293,8 @@ mod tests {
     #[test]
     fn slower_drive_slows_a_waiting_host() {
         // Each request was issued 1 ms after the previous reply, which took 1 ns.
-        let events: Vec<TraceEvent> = (0..50_u64).map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1))).collect();
+        let events: Vec<TraceEvent> =
+            (0..50_u64).map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1))).collect();
         let outcome = replayed(&events, None);
         let read = outcome.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;

@@ -1,6 +1,6 @@
 //! Parser for blkparse's default output.
 
-use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number};
+use super::{LineError, RawRecord, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, Volume, bytes, decimal, number};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -88,7 +88,11 @@ impl BlkparseState {
         const SUMMARY: [&str; 6] = ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
         let begins = |starts: &[&str]| starts.iter().any(|start| line.trim_start().starts_with(start));
         self.summary |= begins(&SUMMARY);
-        if self.summary || begins(&BEFORE) { Ok(TraceLine::Other) } else { Err(LineError::new("it is neither an event nor part of a summary")) }
+        if self.summary || begins(&BEFORE) {
+            Ok(TraceLine::Other)
+        } else {
+            Err(LineError::new("it is neither an event nor part of a summary"))
+        }
     }
 }
 

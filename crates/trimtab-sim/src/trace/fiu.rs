@@ -1,6 +1,6 @@
 //! Parser for the traces of Florida International University (IODedup, SRCMap).
 
-use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, Volume, bytes, number};
+use super::{LineError, RawRecord, SECTOR_BYTES, TraceLine, TraceOpKind, Volume, bytes, number};
 use alloc::vec::Vec;
 
 /// `nanoseconds pid process sector sectors W|R major minor [MD5 …]`. Process names may

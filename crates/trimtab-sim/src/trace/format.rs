@@ -1,7 +1,7 @@
 //! Text formats: names and detection.
 
 use super::table::{self, ColumnFormat};
-use super::{TraceLine, Parser};
+use super::{Parser, TraceLine};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! Parser for fio's iolog, versions 2 and 3.
 
-use super::{TraceOpKind, TraceLine, LineError, RawRecord, Volume, number, shortened};
+use super::{LineError, RawRecord, TraceLine, TraceOpKind, Volume, number, shortened};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};

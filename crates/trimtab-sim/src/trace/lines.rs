@@ -1,7 +1,7 @@
 //! A text trace of one volume, line by line.
 
 use super::skipped::SkipCounts;
-use super::{BlkparseEvent, TraceFormat, TraceLine, LineError, Parser, RawRecord, TraceReadOptions, TraceRecord, Volume};
+use super::{BlkparseEvent, LineError, Parser, RawRecord, TraceFormat, TraceLine, TraceReadOptions, TraceRecord, Volume};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,6 +1,6 @@
 //! Formats with one request per line in fixed columns.
 
-use super::{TraceOpKind, TraceLine, LineError, RawRecord, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number, shortened};
+use super::{LineError, RawRecord, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, Volume, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -56,8 +56,12 @@ const OFFSET: &[&str] = &["offset", "lba", "startinglba", "address"];
 const SIZE: &[&str] = &["size", "length", "len", "iosize"];
 const KIND: &[&str] = &["type", "opcode", "op", "iotype", "operation", "rw"];
 const VOLUME: &[&str] = &["volumeid", "volume", "deviceid", "device", "disknumber", "disk", "lun", "asu", "devicenumber"];
-const NAMED: &[(&str, Option<TraceOpKind>)] =
-    &[("Read", Some(TraceOpKind::Read)), ("Write", Some(TraceOpKind::Write)), ("R", Some(TraceOpKind::Read)), ("W", Some(TraceOpKind::Write))];
+const NAMED: &[(&str, Option<TraceOpKind>)] = &[
+    ("Read", Some(TraceOpKind::Read)),
+    ("Write", Some(TraceOpKind::Write)),
+    ("R", Some(TraceOpKind::Read)),
+    ("W", Some(TraceOpKind::Write)),
+];
 /// As in DiskSim: bit 0 is set for a read.
 const SIMULATED: &[(&str, Option<TraceOpKind>)] = &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
 
@@ -147,7 +151,11 @@ pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
     separator: None,
     columns: &[
         column("the time", TIME, ColumnContent::Decimal(SECOND)),
-        column("the request type", KIND, ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write)), ("3", Some(TraceOpKind::Trim))])),
+        column(
+            "the request type",
+            KIND,
+            ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write)), ("3", Some(TraceOpKind::Trim))]),
+        ),
         column("the block", &["lba", "block", "offset"], ColumnContent::Offset(4096)),
         column("the size", SIZE, ColumnContent::Len(1)),
         column("the stream", &["stream", "streamnumber", "streamid"], ColumnContent::Number),
@@ -176,7 +184,8 @@ pub(super) static DISKSIM: ColumnFormat = ColumnFormat { separator: None, column
 impl ColumnFormat {
     /// True if each request has a letter at a fixed position; otherwise any numbers fit.
     pub(super) fn has_letters(&self) -> bool {
-        let letters = |words: &[(&str, Option<TraceOpKind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
+        let letters =
+            |words: &[(&str, Option<TraceOpKind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
         self.columns.iter().any(|column| matches!(column.content, ColumnContent::Kind(words) if letters(words)))
     }
 

@@ -52,7 +52,8 @@ fn holds(name: &str, text: &str, expected: &[TraceRecord]) {
 fn msr_with_and_without_header_reads_file_times() {
     let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
     let disk = named("hm,1", 1);
-    let expected = [record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, TraceOpKind::Write, 2_822_144, 4096)];
+    let expected =
+        [record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, TraceOpKind::Write, 2_822_144, 4096)];
     holds("msr", text, &expected);
     holds("msr", &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"), &expected);
     holds("msr", &text.replace('\n', "\r\n"), &expected);
@@ -62,8 +63,10 @@ fn msr_with_and_without_header_reads_file_times() {
 #[test]
 fn alibaba_with_and_without_header_keeps_devices_apart() {
     let text = "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
-    let expected =
-        [record(0, number(419), TraceOpKind::Write, 8_792_731_648, 16_384), record(46_000, number(725), TraceOpKind::Read, 59_110_326_272, 360_448)];
+    let expected = [
+        record(0, number(419), TraceOpKind::Write, 8_792_731_648, 16_384),
+        record(46_000, number(725), TraceOpKind::Read, 59_110_326_272, 360_448),
+    ];
     holds("alibaba", text, &expected);
     holds("alibaba", &alloc::format!("device_id,opcode,offset,length,timestamp\n{text}"), &expected);
 }
@@ -112,7 +115,8 @@ fn fiu_processes_may_have_spaces() {
 fn systor17_requests_without_response_are_skipped() {
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
                 1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
-    let expected = [record(0, number(0), TraceOpKind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512)];
+    let expected =
+        [record(0, number(0), TraceOpKind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512)];
     holds("systor17", text, &expected);
     holds("systor17", text.split_once('\n').unwrap().1, &expected);
 }
@@ -120,8 +124,10 @@ fn systor17_requests_without_response_are_skipped() {
 #[test]
 fn simulator_traces_are_in_sectors_and_never_guessed() {
     let text = "48513000 0 6160447 8 1\n180000000 0 4096000 32 0\n";
-    let expected =
-        [record(0, number(0), TraceOpKind::Read, 6_160_447 * 512, 4096), record(131_487_000, number(0), TraceOpKind::Write, 4_096_000 * 512, 16_384)];
+    let expected = [
+        record(0, number(0), TraceOpKind::Read, 6_160_447 * 512, 4096),
+        record(131_487_000, number(0), TraceOpKind::Write, 4_096_000 * 512, 16_384),
+    ];
     assert_eq!(parse("mqsim", text), expected);
     assert_eq!(parse("disksim", "48.513 0 6160447 8 1\n180.000000 0 4096000 32 0\n"), expected);
     // The first line also fits `columns`, as a read of 4 KiB at block 0.

@@ -1,6 +1,6 @@
 //! The block allocator of ext4 (`mballoc`): goals, preallocations and criteria.
 
-use super::group::{GROUP_BLOCKS, BlockGroup};
+use super::group::{BlockGroup, GROUP_BLOCKS};
 use super::layout::{FLEX, VolumeLayout};
 use alloc::vec::Vec;
 

@@ -46,7 +46,9 @@ impl<D: Device> Volume<D> {
     pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
         match &commit.stage {
             CommitStage::Ordered | CommitStage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
-            CommitStage::Log(ticket) | CommitStage::Flush(ticket) | CommitStage::Record(ticket) | CommitStage::FlushRecord(ticket) => self.queue.done(*ticket),
+            CommitStage::Log(ticket) | CommitStage::Flush(ticket) | CommitStage::Record(ticket) | CommitStage::FlushRecord(ticket) => {
+                self.queue.done(*ticket)
+            }
             CommitStage::Discards(_, until) => Some(*until),
         }
     }

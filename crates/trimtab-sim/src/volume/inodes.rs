@@ -1,7 +1,7 @@
 //! Inode allocation: Orlov's spreading of directories, and files near their directory.
 
 use super::alloc::Allocator;
-use super::layout::{FLEX, VolumeLayout, RESERVED_INODES};
+use super::layout::{FLEX, RESERVED_INODES, VolumeLayout};
 use super::node::ROOT;
 use alloc::vec;
 use alloc::vec::Vec;

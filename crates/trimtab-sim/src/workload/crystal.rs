@@ -330,7 +330,11 @@ impl BlockWorkload for Crystal {
         let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
         let round = prepared.saturating_add(self.passes_written());
         let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.position.written).0);
-        WorkloadPlan { written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))), space: self.settings.size, ops: None }
+        WorkloadPlan {
+            written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))),
+            space: self.settings.size,
+            ops: None,
+        }
     }
 
     fn next_phase(&mut self) -> Option<BlockPhase> {

@@ -5,7 +5,7 @@
 mod list;
 mod shape;
 
-pub use self::list::{TreeEntry, EntryKind, TreeBuilder, TreeError, TreeList};
+pub use self::list::{EntryKind, TreeBuilder, TreeEntry, TreeError, TreeList};
 pub use self::shape::{DEFAULT_FILES, DEFAULT_SIZE};
 
 use super::{FileStep, FileWorkload, WorkloadPlan};

@@ -108,7 +108,6 @@ impl DriveKind {
     pub const fn row_bytes(&self) -> u64 {
         self.page_bytes * self.planes as u64
     }
-
 }
 
 /// Discrete properties that only the probes of the whole drive can identify.
@@ -222,8 +221,7 @@ impl Candidate {
         };
         // A permanent SLC cache is not part of the spare space.
         let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
-        let geometry =
-            self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.spare_permille() + always);
+        let geometry = self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.spare_permille() + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
         if let Medium::Flash(flash) = &mut spec.medium {
             flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);

@@ -1,9 +1,9 @@
 //! The result of learning: a drive file that records the source of each figure.
 
 use super::candidate::{Candidate, UNIT_MAX};
-use super::fit::{self, FitResult, OF_THE_RIGHT_KIND, CandidateEvaluator};
+use super::fit::{self, CandidateEvaluator, FitResult, OF_THE_RIGHT_KIND};
 use super::lab::ProbeSession;
-use super::probes::whole::{SIZE, ProbeRegion};
+use super::probes::whole::{ProbeRegion, SIZE};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
 use super::{Budget, Observation, Observer, ReportedProperties, summary};
 use crate::study::small::SmallDrive;

@@ -4,7 +4,7 @@ use super::Observation;
 use super::candidate::{Candidate, OF_SMALL_PROBES, at};
 use super::classes::{self, PARAMETERS};
 use super::fit::{FitResult, OF_THE_RIGHT_KIND};
-use super::probes::{self, ProbePlan, Probe};
+use super::probes::{self, Probe, ProbePlan};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;

@@ -3,7 +3,7 @@ mod recovery;
 use super::candidate::{Candidate, at};
 use super::fit::{self, FitResult, SequentialEvaluator};
 use super::lab::ProbeSession;
-use super::predict::{self, WorkloadFigure, Prediction, ResidualDeviation, What};
+use super::predict::{self, Prediction, ResidualDeviation, What, WorkloadFigure};
 use super::probes::Probe as _;
 use super::probes::whole::{self, ProbeRegion};
 use super::probes::{self, Findings, ProbePlan};
@@ -156,7 +156,8 @@ fn fit_recovers_drive_unlike_its_class() {
     }
     // With a filesystem log before each flush, the log may account for the whole flush time.
     let logged = ProbePlan { reach: probes::AccessPath { flushes: false, ..plan.reach }, ..plan };
-    let flush = |plan: &ProbePlan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
+    let flush =
+        |plan: &ProbePlan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
     assert_eq!((flush(&plan).known, flush(&logged).known, flush(&logged).low), (Known::Measured, Known::Bounded, 0));
     // A repetition gives identical results.
     let again = learned(&spec, &plan);
@@ -211,7 +212,8 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
         flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
     }
     let whole = ProbeRegion::all(spec.capacity_bytes);
-    let plan = ProbePlan { whole: Some(whole), ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
+    let plan =
+        ProbePlan { whole: Some(whole), ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let found = probes::run_whole(&mut ProbeSession::new(&mut target), &plan, &mut ()).unwrap();
     assert_eq!(target.drive().written().0, found.written);

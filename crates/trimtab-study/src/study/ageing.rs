@@ -247,7 +247,13 @@ impl Months {
         Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
-    fn run(&mut self, workload: &mut Churn, target: &mut AgeingTarget, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<RunEnd> {
+    fn run(
+        &mut self,
+        workload: &mut Churn,
+        target: &mut AgeingTarget,
+        recorder: &mut Recorder,
+        watcher: &dyn Watcher,
+    ) -> TargetResult<RunEnd> {
         let mut phase = target.now();
         let mut sessions = 0;
         while let Some(step) = workload.next_step() {

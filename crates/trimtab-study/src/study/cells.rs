@@ -3,12 +3,12 @@
 
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
-use super::modelled::{self, VolumeFactory, Setup};
+use super::modelled::{self, Setup, VolumeFactory};
 use super::policy;
 use super::problem::StudyError;
 use super::scale::Scale;
 use super::small::SmallDrive;
-use super::untried::{StudyPart, OmissionReason, OmittedPart};
+use super::untried::{OmissionReason, OmittedPart, StudyPart};
 use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -110,7 +110,9 @@ impl StudyCell {
         let full = &self.setup().drive.spec;
         let tables = match &self.work {
             StudyCellWork::Job { .. } => full.table_bytes(),
-            StudyCellWork::Months(ageing) => SmallDrive::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes()),
+            StudyCellWork::Months(ageing) => {
+                SmallDrive::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes())
+            }
         };
         Bytes(2 * tables)
     }

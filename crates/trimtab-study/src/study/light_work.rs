@@ -91,7 +91,12 @@ impl LightLoad {
     ///
     /// # Errors
     /// The filesystem is full, or the drive fails.
-    pub fn run<D: Device>(self, target: &mut SteeredVolume<D>, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<LoadLatencies> {
+    pub fn run<D: Device>(
+        self,
+        target: &mut SteeredVolume<D>,
+        recorder: &mut Recorder,
+        watcher: &dyn Watcher,
+    ) -> TargetResult<LoadLatencies> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
         let mut met = LoadLatencies::default();

@@ -1,6 +1,6 @@
 //! Schedule of a study's cells: order, results to store, abandoned cells, and merging of repeats.
 
-use super::untried::{StudyPart, OmissionReason, OmittedPart};
+use super::untried::{OmissionReason, OmittedPart, StudyPart};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;

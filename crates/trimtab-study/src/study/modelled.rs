@@ -104,7 +104,12 @@ impl Setup {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn make(&self, spec: &PolicySpec, state: &PolicyState, watcher: &mut dyn Watcher) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
+    pub fn make(
+        &self,
+        spec: &PolicySpec,
+        state: &PolicyState,
+        watcher: &mut dyn Watcher,
+    ) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
         Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
     }
 

@@ -17,7 +17,7 @@ use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::workload::churn::Churn;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings};
 use trimtab_sim::workload::{FileStep, FileWorkload as _, Limit};
 
 /// Name of the random-write file.

@@ -1,14 +1,14 @@
 //! The request for a study of a modelled drive, and the runs that it takes.
 
 use super::Study;
-use super::cells::{self, StudyCell, StudyExtent, Question};
+use super::cells::{self, Question, StudyCell, StudyExtent};
 use super::job::Job;
 use super::modelled::{Setup, volume_named};
 use super::problem::StudyError;
 use super::scale::{FULL, QUICK, Scale};
 use super::small;
 use super::trials::Breadth;
-use super::untried::{StudyPart, OmissionReason, OmittedPart};
+use super::untried::{OmissionReason, OmittedPart, StudyPart};
 use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::format;

@@ -3,7 +3,7 @@
 //! the measurements.
 
 use super::ageing::{Ageing, CHURN, CYCLES_PER_TB, DAILY, RATE_STEADY, WAF_STEADY};
-use super::cells::{StudyCell, DATA, StudyExtent, Question, StudyCellWork};
+use super::cells::{DATA, Question, StudyCell, StudyCellWork, StudyExtent};
 use super::ensemble::{Ensemble, Fit, PolicyResult};
 use super::job::Job;
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
@@ -12,7 +12,7 @@ use super::modelled::{self, Setup};
 use super::problem::StudyError;
 use super::recommendation::Recommendation;
 use super::scale::Scale;
-use super::sensitivity::{Assumption, SensitivityRow, Sensitivity, AssumptionResult};
+use super::sensitivity::{Assumption, AssumptionResult, Sensitivity, SensitivityRow};
 use super::small::SmallDrive;
 use super::used::FreeExtentLengths;
 use super::verdict::Verdict;
@@ -375,7 +375,8 @@ mod tests {
     fn each_trial_changes_one_assumption() {
         for drive in drives() {
             let Medium::Flash(flash) = &drive.spec.medium else { continue };
-            let case = TrialCase { setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup }, ..case("ocz-vertex-le-100gb") };
+            let case =
+                TrialCase { setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup }, ..case("ocz-vertex-le-100gb") };
             let trials = of_drive(&case, flash);
             let assumptions: std::collections::BTreeSet<_> = trials.iter().map(|trial| trial.assumption).collect();
             assert_eq!(assumptions.len(), 4, "{}", drive.spec.name);

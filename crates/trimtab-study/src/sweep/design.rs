@@ -81,7 +81,9 @@ impl Design {
         match self.kind {
             DesignKind::Grid => None,
             DesignKind::Random => each(&|axis| self.drawn(point, axis, axes)),
-            DesignKind::LatinHypercube => each(&|axis| (self.part(point, axis) as f64 + self.drawn(point, axis, axes)) / self.points as f64),
+            DesignKind::LatinHypercube => {
+                each(&|axis| (self.part(point, axis) as f64 + self.drawn(point, axis, axes)) / self.points as f64)
+            }
             DesignKind::Sobol => each(&|axis| self.sobol(point, axis)),
             DesignKind::Sensitivity => {
                 let block = axes as u64 + 2;

@@ -1,7 +1,7 @@
 //! Tables of stored details: points of series, and buckets of histograms.
 
 use super::keep::Detail;
-use super::table::{Cells, Column, CellOutcome, SweepRow};
+use super::table::{CellOutcome, Cells, Column, SweepRow};
 use alloc::borrow::ToOwned as _;
 use alloc::vec::Vec;
 use trimtab_sim::run::Axis;

@@ -90,8 +90,11 @@ mod tests {
         let design = Design { kind: DesignKind::Sensitivity, points: cells, seed: 1 };
         let at = |point: u64| f(&design.unit(point, inputs).unwrap());
         let each = inputs as u64 + 2;
-        let sample =
-            |base: u64| DesignSample { a: at(base * each), b: at(base * each + 1), mixed: (2..each).map(|i| at(base * each + i)).collect() };
+        let sample = |base: u64| DesignSample {
+            a: at(base * each),
+            b: at(base * each + 1),
+            mixed: (2..each).map(|i| at(base * each + i)).collect(),
+        };
         (0..cells).map(sample).collect()
     }
 

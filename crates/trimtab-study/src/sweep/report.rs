@@ -7,7 +7,7 @@ use super::indices::{self, DesignSample};
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
-use crate::document::{SectionBlock, Chart, ChartKind, Document, ChartLine, Plane, PlaneCells, SHADES, Section, Table};
+use crate::document::{Chart, ChartKind, ChartLine, Document, Plane, PlaneCells, SHADES, Section, SectionBlock, Table};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -240,8 +240,9 @@ impl<'a> SweepView<'a> {
             ChartKind::Lines { lines: groups.into_iter().map(line).filter(|line| !line.points.is_empty()).collect(), marks: Vec::new() }
         };
         let empty = matches!(&kind, ChartKind::Lines { lines, .. } if lines.is_empty());
-        (!empty)
-            .then(|| SectionBlock::Chart(Chart { title: format!("{figure} over {key}"), x_label: key.clone(), y_label: figure.to_owned(), kind }))
+        (!empty).then(|| {
+            SectionBlock::Chart(Chart { title: format!("{figure} over {key}"), x_label: key.clone(), y_label: figure.to_owned(), kind })
+        })
     }
 
     fn heat(&self, figure: &str, a: usize, b: usize) -> Table {

@@ -427,7 +427,8 @@ fn asked(section: &mut SettingSection<'_>) -> Result<TraceReplayOptions, Setting
             return Err(SettingError::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
         }
     };
-    let reading = TraceReadOptions { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
+    let reading =
+        TraceReadOptions { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
     Ok(TraceReplayOptions { reading, timing })
 }
 

@@ -255,7 +255,11 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
         columns.push(Column { name: name.clone(), values: Cells::Counters(rows.iter().map(of).collect()) });
     }
     let warnings = |row: &SweepRow| {
-        if let CellOutcome::Finished { warnings, .. } = &row.outcome { Some(warnings.join(" ")).filter(|text| !text.is_empty()) } else { None }
+        if let CellOutcome::Finished { warnings, .. } = &row.outcome {
+            Some(warnings.join(" ")).filter(|text| !text.is_empty())
+        } else {
+            None
+        }
     };
     columns.push(texts("warnings", rows.iter().map(warnings).collect()));
     columns

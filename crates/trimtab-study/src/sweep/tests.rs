@@ -3,7 +3,7 @@
 use super::detail;
 use super::filter::Filter;
 use super::keep::{Detail, DetailSelection};
-use super::table::{Cells, CellOutcome, SweepRow, outcome, table};
+use super::table::{CellOutcome, Cells, SweepRow, outcome, table};
 use super::*;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -391,7 +391,7 @@ fn known(plan: &Plan) -> Vec<SweepRow> {
 
 #[test]
 fn report_matches_rows() {
-    use crate::document::{SectionBlock, ChartKind, SHADES};
+    use crate::document::{ChartKind, SHADES, SectionBlock};
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
     let document = super::report::document(&plan, &known(&plan), &Filter::default(), &[]);
@@ -466,7 +466,12 @@ fn sampled_points_give_no_policy_an_accidental_win() {
             SweepRow {
                 cell,
                 id: String::new(),
-                outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+                outcome: CellOutcome::Finished {
+                    figures,
+                    large_counters: Default::default(),
+                    warnings: Vec::new(),
+                    detail: Detail::default(),
+                },
             }
         };
         let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();

@@ -1,9 +1,9 @@
 //! A loop device on a file served over FUSE.
 
 use super::AttachContext;
-use crate::fuse::{self, MAX_REQUEST_BYTES, FuseSession};
-use crate::request::{Geometry, Serve};
-use crate::runtime::{self, Home, Record};
+use crate::fuse::{self, FuseSession, MAX_REQUEST_BYTES};
+use crate::request::{Geometry, RequestServer};
+use crate::runtime::{self, RuntimeDirectory, ServerRecord};
 use anyhow::Context as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub struct LoopOnFuse {
 
 impl LoopOnFuse {
     /// Creates both. First records what a crash would leave behind.
-    pub fn make(drive: &Arc<dyn Serve>, place: &AttachContext<'_>, record: &mut Record) -> anyhow::Result<Self> {
+    pub fn make(drive: &Arc<dyn RequestServer>, place: &AttachContext<'_>, record: &mut ServerRecord) -> anyhow::Result<Self> {
         let mount_point = place.home.mount_point();
         let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
         let made = (|| {
@@ -75,7 +75,7 @@ impl LoopOnFuse {
     }
 
     /// Unmounts the file after [`Self::release`].
-    pub fn remove(self, home: &Home, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(self, home: &RuntimeDirectory, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
         // A process that opened the served file can keep the session alive; do not wait for it.
         let patience = Instant::now() + Duration::from_secs(2);

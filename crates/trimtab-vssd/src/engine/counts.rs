@@ -1,16 +1,16 @@
 //! Counters of served requests, per second and in total.
 
-use crate::status::{ByKind, Latencies, Requests, Second};
+use crate::status::{Latencies, RequestFigures, RequestsByKind, SecondCounts};
 use std::collections::VecDeque;
 use trimtab_drive::requests::{RequestCounts, RequestTally};
 
-impl From<&RequestTally> for Requests {
+impl From<&RequestTally> for RequestFigures {
     fn from(done: &RequestTally) -> Self {
         Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
     }
 }
 
-impl From<&RequestCounts> for ByKind {
+impl From<&RequestCounts> for RequestsByKind {
     fn from(counts: &RequestCounts) -> Self {
         Self { read: (&counts.read).into(), write: (&counts.write).into(), trim: (&counts.trim).into(), flush: (&counts.flush).into() }
     }
@@ -22,7 +22,7 @@ const SECONDS: usize = 120;
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
     current: RequestCounts,
-    done: VecDeque<Second>,
+    done: VecDeque<SecondCounts>,
     /// Values at the last tick: host and medium bytes written, bytes freed.
     before: ((u64, u64), u64),
 }
@@ -38,8 +38,8 @@ impl Seconds {
         let ((host_before, medium_before), freed_before) = self.before;
         let host = written.0.saturating_sub(host_before);
         let medium = written.1.saturating_sub(medium_before);
-        self.done.push_back(Second {
-            requests: ByKind::from(&self.current),
+        self.done.push_back(SecondCounts {
+            requests: RequestsByKind::from(&self.current),
             waf: (host > 0).then(|| medium as f64 / host as f64),
             trim_effective_bytes: freed.saturating_sub(freed_before),
         });
@@ -55,7 +55,7 @@ impl Seconds {
     }
 
     /// The completed seconds, oldest first.
-    pub fn recent(&self) -> Vec<Second> {
+    pub fn recent(&self) -> Vec<SecondCounts> {
         self.done.iter().cloned().collect()
     }
 }

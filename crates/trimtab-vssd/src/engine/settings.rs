@@ -18,7 +18,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::persist;
-    use crate::request::{Effect, Request, Serve as _};
+    use crate::request::{Effect, Request, RequestServer as _};
     use trimtab_drive::Extent;
     use trimtab_drive::model;
     use trimtab_drive::spec::{Medium, TrimmedReads};

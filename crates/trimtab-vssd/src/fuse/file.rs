@@ -2,7 +2,7 @@
 
 use super::MAX_REQUEST_BYTES;
 use crate::pace::Pacer;
-use crate::request::{Effect, Geometry, Request, Serve, Served};
+use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
     ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, WriteFlags,
@@ -25,7 +25,7 @@ thread_local! {
 
 /// A filesystem with a single file.
 pub struct SingleFileFilesystem {
-    drive: Arc<dyn Serve>,
+    drive: Arc<dyn RequestServer>,
     geometry: Geometry,
     pacer: Arc<Pacer>,
     name: OsString,
@@ -33,7 +33,7 @@ pub struct SingleFileFilesystem {
 }
 
 impl SingleFileFilesystem {
-    pub fn new(drive: Arc<dyn Serve>, pacer: Arc<Pacer>, name: &str) -> Self {
+    pub fn new(drive: Arc<dyn RequestServer>, pacer: Arc<Pacer>, name: &str) -> Self {
         let geometry = drive.geometry();
         Self { drive, geometry, pacer, name: name.into(), mounted: SystemTime::now() }
     }
@@ -72,7 +72,7 @@ impl SingleFileFilesystem {
         u64::from(size).min(self.geometry.size.saturating_sub(offset)) as usize
     }
 
-    fn allocate(&self, extent: Extent, mode: i32) -> Served {
+    fn allocate(&self, extent: Extent, mode: i32) -> RequestResult {
         if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             if self.geometry.discard_granularity == 0 {
                 // Discard is disabled on the device, so this is a zero-write, which looks the
@@ -84,12 +84,12 @@ impl SingleFileFilesystem {
         } else if mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
             self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
         } else {
-            Served::refused(rustix::io::Errno::OPNOTSUPP)
+            RequestResult::refused(rustix::io::Errno::OPNOTSUPP)
         }
     }
 
     /// Replies when `served` is due.
-    fn answer_empty(&self, served: Served, reply: ReplyEmpty) {
+    fn answer_empty(&self, served: RequestResult, reply: ReplyEmpty) {
         self.pacer.at(served.due, move || match served.result {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(fuse_errno(errno)),
@@ -229,7 +229,7 @@ mod tests {
         due: Instant,
     }
 
-    impl Serve for Disk {
+    impl RequestServer for Disk {
         fn geometry(&self) -> Geometry {
             Geometry {
                 size: 4096,
@@ -246,13 +246,13 @@ mod tests {
             Err(rustix::io::Errno::OPNOTSUPP)
         }
 
-        fn serve(&self, request: Request<'_>) -> Served {
+        fn serve(&self, request: Request<'_>) -> RequestResult {
             self.asked.lock().unwrap().push(match &request {
                 Request::Trim(extents, _) => format!("trim {extents:?}"),
                 Request::Zero { extent, .. } => format!("zero {extent:?}"),
                 _ => panic!("neither a TRIM nor a zero-write"),
             });
-            Served { result: Ok(()), due: Some(self.due) }
+            RequestResult { result: Ok(()), due: Some(self.due) }
         }
     }
 

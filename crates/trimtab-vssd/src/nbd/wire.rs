@@ -15,7 +15,7 @@ const CHUNK_DONE: u16 = 1;
 
 /// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum NbdCommand {
     /// `NBD_CMD_READ`
     Read,
     /// `NBD_CMD_WRITE`
@@ -32,7 +32,7 @@ pub enum Command {
     BlockStatus,
 }
 
-impl Command {
+impl NbdCommand {
     /// The flags valid for the command. FUA is always valid, without effect if nothing is
     /// written.
     const fn flags(self) -> u16 {
@@ -48,7 +48,7 @@ impl Command {
 
 /// A request without the data of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct NbdHeader {
     /// Durable when answered.
     pub fua: bool,
     /// A zero-write that keeps the space allocated.
@@ -58,7 +58,7 @@ pub struct Header {
     /// It has flags that its command does not define.
     pub strange: bool,
     /// `None` for an unknown command.
-    pub command: Option<Command>,
+    pub command: Option<NbdCommand>,
     /// The client's id of the request.
     pub cookie: u64,
     /// Byte offset.
@@ -67,7 +67,7 @@ pub struct Header {
     pub len: u32,
 }
 
-impl Header {
+impl NbdHeader {
     /// Reads the next request.
     pub fn read(input: &mut impl Read) -> io::Result<Self> {
         let magic = u32::from_be_bytes(read_array(input)?);
@@ -76,13 +76,13 @@ impl Header {
         }
         let flags = u16::from_be_bytes(read_array(input)?);
         let command = match u16::from_be_bytes(read_array(input)?) {
-            0 => Some(Command::Read),
-            1 => Some(Command::Write),
-            2 => Some(Command::Disconnect),
-            3 => Some(Command::Flush),
-            4 => Some(Command::Trim),
-            6 => Some(Command::WriteZeroes),
-            7 => Some(Command::BlockStatus),
+            0 => Some(NbdCommand::Read),
+            1 => Some(NbdCommand::Write),
+            2 => Some(NbdCommand::Disconnect),
+            3 => Some(NbdCommand::Flush),
+            4 => Some(NbdCommand::Trim),
+            6 => Some(NbdCommand::WriteZeroes),
+            7 => Some(NbdCommand::BlockStatus),
             _ => None,
         };
         Ok(Self {
@@ -109,7 +109,7 @@ pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
 
 /// The content of a structured reply chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunk {
+pub enum ReplyChunk {
     /// `NBD_REPLY_TYPE_OFFSET_DATA`: data from this offset on follow.
     Data { offset: u64 },
     /// `NBD_REPLY_TYPE_BLOCK_STATUS`: descriptors of this metadata context follow.
@@ -119,12 +119,12 @@ pub enum Chunk {
 }
 
 /// The header of the only reply chunk to the request `cookie`; `len` bytes follow.
-pub fn structured_reply(cookie: u64, chunk: Chunk, len: usize) -> Vec<u8> {
+pub fn structured_reply(cookie: u64, chunk: ReplyChunk, len: usize) -> Vec<u8> {
     let (kind, fields) = match chunk {
-        Chunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),
-        Chunk::Status { context } => (5, context.to_be_bytes().to_vec()),
+        ReplyChunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),
+        ReplyChunk::Status { context } => (5, context.to_be_bytes().to_vec()),
         // Two zero bytes: an empty message.
-        Chunk::Error(errno) => ((1 << 15) + 1, [&error_number(errno).to_be_bytes()[..], &[0, 0]].concat()),
+        ReplyChunk::Error(errno) => ((1 << 15) + 1, [&error_number(errno).to_be_bytes()[..], &[0, 0]].concat()),
     };
     let mut reply = STRUCTURED_REPLY_MAGIC.to_be_bytes().to_vec();
     reply.extend(CHUNK_DONE.to_be_bytes());

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::trace::{TraceFormat, Lines, TraceReadOptions, FormatMatch};
+    use trimtab_sim::trace::{FormatMatch, Lines, TraceFormat, TraceReadOptions};
 
     fn events() -> Vec<TraceEvent> {
         let event = |at_ms: u64, kind, offset, len| TraceEvent {

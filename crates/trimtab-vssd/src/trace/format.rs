@@ -31,7 +31,7 @@ const CLASS_COMPRESSIBLE_MAX: u64 = 1200;
 
 /// Header of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordingHeader {
     /// Name of the drive's specification.
     pub drive: String,
     /// Size of the drive in bytes.
@@ -70,7 +70,7 @@ pub struct Packer {
 
 /// A complete block, ready to be written.
 #[derive(Debug)]
-pub struct Block {
+pub struct RecordingBlock {
     raw: Vec<u8>,
     records: u32,
 }
@@ -82,7 +82,7 @@ impl Packer {
     }
 
     /// Adds an event; returns the block once it is full. Events must be ordered by time.
-    pub fn push(&mut self, event: &TraceEvent) -> Option<Block> {
+    pub fn push(&mut self, event: &TraceEvent) -> Option<RecordingBlock> {
         let kind = match event.kind {
             TraceOpKind::Read => 0,
             TraceOpKind::Write => 1,
@@ -111,10 +111,10 @@ impl Packer {
     }
 
     /// The block so far; `None` if it is empty.
-    pub fn take(&mut self) -> Option<Block> {
+    pub fn take(&mut self) -> Option<RecordingBlock> {
         let empty = Self::new(self.block_bytes as u32);
         let full = std::mem::replace(self, empty);
-        (full.records > 0).then_some(Block { raw: full.raw, records: full.records })
+        (full.records > 0).then_some(RecordingBlock { raw: full.raw, records: full.records })
     }
 }
 
@@ -128,7 +128,7 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Starts a recording.
-    pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
+    pub fn new(mut out: W, header: &RecordingHeader) -> io::Result<Self> {
         let json = serde_json::to_vec(header)?;
         out.write_all(MAGIC)?;
         out.write_all(&(json.len() as u32).to_le_bytes())?;
@@ -146,7 +146,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a block that was packed elsewhere.
-    pub fn write_block(&mut self, block: &Block) -> io::Result<()> {
+    pub fn write_block(&mut self, block: &RecordingBlock) -> io::Result<()> {
         let stored = zstd::bulk::compress(&block.raw, COMPRESSION_LEVEL)?;
         for number in [stored.len() as u32, block.raw.len() as u32, block.records, crc32(&stored)] {
             self.out.write_all(&number.to_le_bytes())?;
@@ -177,9 +177,9 @@ impl<W: Write> Writer<W> {
 
 /// Reads a recording by blocks. Iterating yields events until the end or the first error.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct RecordingReader<R> {
     input: R,
-    header: Header,
+    header: RecordingHeader,
     offset: u64,
     records: u64,
     /// Offset of the current block.
@@ -195,7 +195,7 @@ pub struct Reader<R> {
     ended: bool,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RecordingReader<R> {
     /// Reads the header.
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let mut offset = 0;
@@ -217,7 +217,8 @@ impl<R: Read> Reader<R> {
         if crc32(&json) != crc {
             return Err(wrong(8, "the header is damaged (its checksum is wrong)".to_owned()));
         }
-        let header: Header = serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
+        let header: RecordingHeader =
+            serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
         if header.logical_block == 0 {
             return Err(wrong(16, "the header has a logical block of 0 bytes".to_owned()));
         }
@@ -243,7 +244,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The header of the recording.
-    pub const fn header(&self) -> &Header {
+    pub const fn header(&self) -> &RecordingHeader {
         &self.header
     }
 
@@ -322,7 +323,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
+impl<R: Read> Iterator for RecordingReader<R> {
     type Item = Result<TraceEvent, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -416,8 +417,15 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::OnceLock;
 
-    fn header() -> Header {
-        Header { drive: "x".into(), size: 1 << 40, logical_block: 512, speed: "off".into(), started_unix_ms: 7, tool_version: "0".into() }
+    fn header() -> RecordingHeader {
+        RecordingHeader {
+            drive: "x".into(),
+            size: 1 << 40,
+            logical_block: 512,
+            speed: "off".into(),
+            started_unix_ms: 7,
+            tool_version: "0".into(),
+        }
     }
 
     fn event() -> impl Strategy<Value = TraceEvent> {
@@ -485,7 +493,7 @@ mod tests {
             // Enough copies to fill several blocks.
             let events: Vec<TraceEvent> = events.iter().flat_map(|event| [*event; 40]).collect();
             let bytes = written(&events);
-            let reader = Reader::new(bytes.as_slice()).unwrap();
+            let reader = RecordingReader::new(bytes.as_slice()).unwrap();
             prop_assert_eq!(reader.header(), &header());
             let read: Vec<TraceEvent> = reader.map(Result::unwrap).collect();
             prop_assert!(read == events);
@@ -495,13 +503,13 @@ mod tests {
         fn damaged_recording_is_refused_at_its_offset(cut in 0_usize..4000, flip in 0_usize..4000, bit in 0_u8..8) {
             let bytes = long_recording();
             let cut = cut * (bytes.len() - 1) / 4000;
-            let outcome = Reader::new(&bytes[..cut]).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+            let outcome = RecordingReader::new(&bytes[..cut]).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
             prop_assert!(outcome.is_err(), "cut at {cut}");
 
             let mut damaged = bytes.to_vec();
             let flip = flip * (bytes.len() - 1) / 4000;
             damaged[flip] ^= 1 << bit;
-            let outcome = Reader::new(damaged.as_slice()).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+            let outcome = RecordingReader::new(damaged.as_slice()).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
             prop_assert!(outcome.is_err_and(|error| error.offset <= flip as u64), "flipped at {flip}");
         }
 
@@ -510,7 +518,7 @@ mod tests {
             let mut input = written(&[]);
             input.truncate(input.len() - 16);
             input.extend(bytes);
-            if let Ok(reader) = Reader::new(input.as_slice()) {
+            if let Ok(reader) = RecordingReader::new(input.as_slice()) {
                 prop_assert!(reader.count() < 10_000);
             }
         }
@@ -519,12 +527,12 @@ mod tests {
     #[test]
     fn header_with_a_path_as_drive_is_refused() {
         for drive in ["/etc/passwd", "../x", "a b", "a\nb write 0 4096", "\u{1b}[2J", "-x", "", "é", &"x".repeat(65)] {
-            let bytes = Writer::new(Vec::new(), &Header { drive: drive.into(), ..header() }).unwrap().finish().unwrap();
-            let error = Reader::new(bytes.as_slice()).unwrap_err().to_string();
+            let bytes = Writer::new(Vec::new(), &RecordingHeader { drive: drive.into(), ..header() }).unwrap().finish().unwrap();
+            let error = RecordingReader::new(bytes.as_slice()).unwrap_err().to_string();
             assert!(error.contains("drive in the header is not a name"), "{drive:?}: {error}");
         }
-        let twin = Header { drive: "twin-of_x.2".into(), speed: "1.5x".into(), tool_version: "0.1.0-rc.1+x".into(), ..header() };
-        assert!(Reader::new(Writer::new(Vec::new(), &twin).unwrap().finish().unwrap().as_slice()).is_ok());
+        let twin = RecordingHeader { drive: "twin-of_x.2".into(), speed: "1.5x".into(), tool_version: "0.1.0-rc.1+x".into(), ..header() };
+        assert!(RecordingReader::new(Writer::new(Vec::new(), &twin).unwrap().finish().unwrap().as_slice()).is_ok());
     }
 
     #[test]
@@ -536,7 +544,7 @@ mod tests {
         }
         file.extend(&bomb);
         assert!(bomb.len() < RAW_BYTES_MAX, "the size of the stored block is no reason to refuse it");
-        let error = Reader::new(file.as_slice()).unwrap().next().unwrap().unwrap_err().to_string();
+        let error = RecordingReader::new(file.as_slice()).unwrap().next().unwrap().unwrap_err().to_string();
         assert!(error.contains("this block is damaged"), "{error}");
     }
 

@@ -1,26 +1,26 @@
 //! Opens a trace in any supported format.
 
 use super::format::MAGIC;
-use super::{TraceEvent, Header, Reader};
+use super::{RecordingHeader, RecordingReader, TraceEvent};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_sim::trace::{TraceFormat, Lines, TraceReadOptions, FormatMatch, TextError, Volume};
+use trimtab_sim::trace::{FormatMatch, Lines, TextError, TraceFormat, TraceReadOptions, Volume};
 
 /// Maximum line length of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// A trace being read. Iterating yields its events, or an error with its place.
-pub enum Source {
+pub enum TraceSource {
     /// A recording of the virtual SSD.
     Recording {
         /// The file, for messages.
         path: PathBuf,
         /// The reader.
-        reader: Box<Reader<BufReader<File>>>,
+        reader: Box<RecordingReader<BufReader<File>>>,
         /// Number of records read.
         number: u64,
     },
@@ -47,7 +47,7 @@ pub struct TextTrace {
     failed: Option<anyhow::Error>,
 }
 
-impl Source {
+impl TraceSource {
     /// Opens the trace at `path`; text is read according to `reading`.
     pub fn open(path: &Path, reading: &TraceReadOptions) -> anyhow::Result<Self> {
         let shown = path.display();
@@ -60,7 +60,7 @@ impl Source {
             if reading.volume.as_ref().is_some_and(|volume| *volume != Volume::default()) {
                 return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("omit --volume").into());
             }
-            let reader = Reader::new(input).with_context(|| shown.to_string())?;
+            let reader = RecordingReader::new(input).with_context(|| shown.to_string())?;
             return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
         }
         if let Some((name, program)) = compression(&magic) {
@@ -117,7 +117,7 @@ impl Source {
     }
 
     /// The header of a recording; `None` for text.
-    pub fn header(&self) -> Option<&Header> {
+    pub fn header(&self) -> Option<&RecordingHeader> {
         match self {
             Self::Recording { reader, .. } => Some(reader.header()),
             Self::Text(_) => None,
@@ -125,7 +125,7 @@ impl Source {
     }
 }
 
-impl Iterator for Source {
+impl Iterator for TraceSource {
     type Item = anyhow::Result<TraceEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -231,7 +231,7 @@ impl TextTrace {
     }
 }
 
-impl trimtab_sim::simulate::passes::RequestSource for Source {
+impl trimtab_sim::simulate::passes::RequestSource for TraceSource {
     type Error = anyhow::Error;
 
     fn next_request(&mut self) -> Option<anyhow::Result<TraceEvent>> {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn open_recognises_text_traces_and_names_wrong_lines() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n20002,hm,1,Read,4096,512,1\n");
-        let mut source = Source::open(&path, &TraceReadOptions::default()).unwrap();
+        let mut source = TraceSource::open(&path, &TraceReadOptions::default()).unwrap();
         assert_eq!(source.next().unwrap().unwrap().kind, TraceOpKind::Write);
         let read = source.next().unwrap().unwrap();
         assert_eq!((read.kind, read.at), (TraceOpKind::Read, Nanos::from_millis(2)));
@@ -278,11 +278,11 @@ mod tests {
     #[test]
     fn trace_with_several_volumes_requires_volume_option() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n2,hm,2,Write,8192,4096,1\n");
-        let error = Source::open(&path, &TraceReadOptions::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
+        let error = TraceSource::open(&path, &TraceReadOptions::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
-        let events: Vec<TraceEvent> = Source::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
+        let events: Vec<TraceEvent> = TraceSource::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
-        let mut missing = Source::open(&path, &of_volume(7)).unwrap();
+        let mut missing = TraceSource::open(&path, &of_volume(7)).unwrap();
         let error = missing.next().unwrap().unwrap_err().to_string();
         assert!(error.contains("has no request of volume 7; it has hm,1, hm,2"), "{error}");
         assert!(missing.next().is_none());
@@ -291,8 +291,8 @@ mod tests {
     #[test]
     fn open_refuses_files_that_are_not_traces() {
         let (_dir, path) = written(b"\x00\x01\x02");
-        assert!(Source::open(&path, &TraceReadOptions::default()).is_err_and(|error| error.is::<UsageError>()));
+        assert!(TraceSource::open(&path, &TraceReadOptions::default()).is_err_and(|error| error.is::<UsageError>()));
         let (_dir, path) = written(b"TRIMTRC1");
-        assert!(Source::open(&path, &TraceReadOptions::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
+        assert!(TraceSource::open(&path, &TraceReadOptions::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
     }
 }

@@ -1,6 +1,6 @@
 //! The times at which the requests of a trace are issued.
 
-use super::{TraceOpKind, Source};
+use super::{TraceOpKind, TraceSource};
 use std::path::Path;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
@@ -16,7 +16,7 @@ pub fn check(timing: Timing, path: &Path, reading: &TraceReadOptions) -> anyhow:
     if timing != Timing::Recorded {
         return Ok(());
     }
-    let source = Source::open(path, reading)?;
+    let source = TraceSource::open(path, reading)?;
     if source.header().is_some() {
         return Ok(());
     }

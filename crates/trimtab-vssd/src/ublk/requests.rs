@@ -1,6 +1,6 @@
 //! Converts requests of the ublk driver to requests of the drive.
 
-use crate::request::{Effect, Request, Serve, Served};
+use crate::request::{Effect, Request, RequestResult, RequestServer};
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_drive::Extent;
@@ -21,7 +21,7 @@ const SECTOR: u64 = 512;
 
 /// The result of a request, and the time at which the kernel may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct UblkCompletion {
     /// Bytes moved, or a negative error number.
     pub result: i32,
     /// Earliest completion; `None` for immediately.
@@ -29,26 +29,26 @@ pub struct Answer {
 }
 
 /// Executes the request on `drive`, with its data in `memory`.
-pub fn serve(drive: &dyn Serve, described: &RequestDescriptor, memory: &mut [u8]) -> Answer {
+pub fn serve(drive: &dyn RequestServer, described: &RequestDescriptor, memory: &mut [u8]) -> UblkCompletion {
     let extent = Extent { offset: described.sector.saturating_mul(SECTOR), len: u64::from(described.sectors) * SECTOR };
     let fua = described.operation & FUA != 0;
     // The kernel never requests more than the memory it was given.
     let data = usize::try_from(extent.len).ok().and_then(|len| memory.get_mut(..len));
-    let (served, moved): (Served, u64) = match (described.operation & OPERATION, data) {
+    let (served, moved): (RequestResult, u64) = match (described.operation & OPERATION, data) {
         (READ, Some(into)) => (drive.serve(Request::Read { offset: extent.offset, into }), extent.len),
         (WRITE, Some(data)) => (drive.serve(Request::Write { offset: extent.offset, data, fua }), extent.len),
-        (READ | WRITE, None) => (Served::refused(Errno::INVAL), 0),
+        (READ | WRITE, None) => (RequestResult::refused(Errno::INVAL), 0),
         (FLUSH, _) => (drive.serve(Request::Flush), 0),
         (DISCARD, _) => (drive.serve(Request::Trim(&[extent], Effect::Usual)), 0),
         (WRITE_ZEROES, _) => (drive.serve(Request::Zero { extent, may_unmap: described.operation & NO_UNMAP == 0, fua }), 0),
-        _ => (Served::refused(Errno::OPNOTSUPP), 0),
+        _ => (RequestResult::refused(Errno::OPNOTSUPP), 0),
     };
     // For requests without data the kernel expects 0 bytes.
     let result = match served.result {
         Ok(()) => moved as i32,
         Err(errno) => -errno.raw_os_error(),
     };
-    Answer { result, due: served.due }
+    UblkCompletion { result, due: served.due }
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     /// Records requests, and fails beyond 1 MiB; all completions are due at the same time.
     struct RecordingDrive(Mutex<Vec<String>>, Instant);
 
-    impl Serve for RecordingDrive {
+    impl RequestServer for RecordingDrive {
         fn geometry(&self) -> Geometry {
             unreachable!("not called")
         }
@@ -69,7 +69,7 @@ mod tests {
             Err(Errno::OPNOTSUPP)
         }
 
-        fn serve(&self, request: Request<'_>) -> Served {
+        fn serve(&self, request: Request<'_>) -> RequestResult {
             let (text, at) = match request {
                 Request::Read { offset, into } => {
                     into.fill(9);
@@ -81,11 +81,11 @@ mod tests {
                 Request::Flush => ("flush".to_owned(), 0),
             };
             self.0.lock().unwrap().push(text);
-            Served { result: if at < 1 << 20 { Ok(()) } else { Err(Errno::IO) }, due: Some(self.1) }
+            RequestResult { result: if at < 1 << 20 { Ok(()) } else { Err(Errno::IO) }, due: Some(self.1) }
         }
     }
 
-    fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (Answer, String, Instant) {
+    fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (UblkCompletion, String, Instant) {
         let drive = RecordingDrive(Mutex::default(), Instant::now());
         let answer = serve(&drive, &RequestDescriptor::new(operation, sector, sectors), memory);
         let text = drive.0.lock().unwrap().join("; ");
@@ -106,7 +106,7 @@ mod tests {
         ] {
             let mut memory = [7; 4096];
             let (answer, text, due) = asked(operation, 2, 4, &mut memory);
-            assert_eq!((text, answer), (expected, Answer { result, due: Some(due) }), "{operation:#x}");
+            assert_eq!((text, answer), (expected, UblkCompletion { result, due: Some(due) }), "{operation:#x}");
             assert_eq!((memory[2047] == 9, memory[2048]), (operation == READ, 7), "no more than was asked for is read");
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn serve_keeps_errno_and_due_time() {
         let (answer, _, due) = asked(READ, 4096, 1, &mut [0; 4096]);
-        assert_eq!(answer, Answer { result: -libc::EIO, due: Some(due) });
+        assert_eq!(answer, UblkCompletion { result: -libc::EIO, due: Some(due) });
     }
 
     #[test]

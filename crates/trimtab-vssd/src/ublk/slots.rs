@@ -1,7 +1,7 @@
 //! The slots of a ublk queue.
 
 use super::requests::serve;
-use crate::request::Serve;
+use crate::request::RequestServer;
 use crate::worker::Slots;
 use std::io;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use trimtab_linux::sys::ublk::queue::UblkQueue;
 /// The requests of one queue, answered by the drive.
 pub struct QueueSlots {
     queue: UblkQueue,
-    drive: Arc<dyn Serve>,
+    drive: Arc<dyn RequestServer>,
     /// The result of the request in each slot.
     results: Vec<i32>,
 }
 
 impl QueueSlots {
-    pub fn new(queue: UblkQueue, drive: Arc<dyn Serve>) -> Self {
+    pub fn new(queue: UblkQueue, drive: Arc<dyn RequestServer>) -> Self {
         Self { results: vec![0; queue.requests()], queue, drive }
     }
 }

@@ -1,9 +1,9 @@
 //! Adds the option `discard` to one line of `/etc/crypttab`; every other byte stays.
 
-use super::fstab::{Problem, fields};
+use super::fstab::{FstabError, fields};
 
 /// The text with the option `discard` in the line of `name`.
-pub fn with_discard(text: &str, name: &str) -> Result<String, Problem> {
+pub fn with_discard(text: &str, name: &str) -> Result<String, FstabError> {
     let (mut found, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive('\n') {
         let fields = fields(line);
@@ -13,7 +13,7 @@ pub fn with_discard(text: &str, name: &str) -> Result<String, Problem> {
         at += line.len();
     }
     let [(at, line, fields)] = found.as_slice() else {
-        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+        return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
     let with = |end: usize, addition: &str| format!("{}{addition}{}", &text[..at + end], &text[at + end..]);
     Ok(match fields.get(3) {
@@ -40,8 +40,8 @@ mod tests {
         assert_eq!(changed("home"), "home\tUUID=1  none luks,timeout=9,discard");
         assert_eq!(changed("root"), "root /dev/sda2 /key discard");
         assert_eq!(changed("swap"), "swap /dev/sda3 none discard");
-        assert_eq!(with_discard(text, "srv"), Err(Problem::NotListed));
-        assert_eq!(with_discard("a b\na c\n", "a"), Err(Problem::Twice));
+        assert_eq!(with_discard(text, "srv"), Err(FstabError::NotListed));
+        assert_eq!(with_discard("a b\na c\n", "a"), Err(FstabError::Twice));
     }
 
     proptest! {

@@ -1,22 +1,22 @@
 //! Plans the option `discard` in system files for `doctor --fix`; each plan changes one line.
 
-use super::fstab::Problem;
-use super::{CRYPTTAB, Edit, FSTAB, Plan, System, crypttab, fstab};
+use super::fstab::FstabError;
+use super::{ApplyPlan, CRYPTTAB, Edit, FSTAB, System, crypttab, fstab};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 
 /// The change of the fstab line for `mount_point`; `None` if it already has the option.
-pub fn in_fstab(system: &System, mount_point: &Path) -> anyhow::Result<Option<Plan>> {
+pub fn in_fstab(system: &System, mount_point: &Path) -> anyhow::Result<Option<ApplyPlan>> {
     planned(system, FSTAB, mount_point, |text| fstab::with_discard(text, mount_point, Some("discard")))
 }
 
 /// The change of the fstab line for the swap area `source`.
-pub fn in_fstab_for_swap(system: &System, source: &Path) -> anyhow::Result<Option<Plan>> {
+pub fn in_fstab_for_swap(system: &System, source: &Path) -> anyhow::Result<Option<ApplyPlan>> {
     planned(system, FSTAB, source, |text| fstab::swap_with_discard(text, source))
 }
 
 /// The change of the crypttab line for the mapping `name`.
-pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<Plan>> {
+pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPlan>> {
     planned(system, CRYPTTAB, Path::new(name), |text| crypttab::with_discard(text, name))
 }
 
@@ -24,17 +24,17 @@ fn planned(
     system: &System,
     file: &str,
     subject: &Path,
-    with: impl FnOnce(&str) -> Result<String, Problem>,
-) -> anyhow::Result<Option<Plan>> {
+    with: impl FnOnce(&str) -> Result<String, FstabError>,
+) -> anyhow::Result<Option<ApplyPlan>> {
     let before = system.read(Path::new(file))?.with_context(|| format!("{file} does not exist"))?;
     let after = match with(&before) {
         Ok(after) => after,
-        Err(Problem::NotListed) => bail!("{} is no longer in {file}", subject.display()),
-        Err(Problem::Twice) => bail!("{} is in {file} more than once; change it by hand", subject.display()),
+        Err(FstabError::NotListed) => bail!("{} is no longer in {file}", subject.display()),
+        Err(FstabError::Twice) => bail!("{} is in {file} more than once; change it by hand", subject.display()),
     };
     let changed = after != before;
     let edit = Edit { file: file.into(), before: Some(before), after: Some(after) };
-    let plan = || Plan {
+    let plan = || ApplyPlan {
         mount_point: subject.to_owned(),
         fs_type: String::new(),
         policy: "doctor --fix".to_owned(),
@@ -63,7 +63,7 @@ mod tests {
         let fstab = "/dev/a /a ntfs3 rw 0 0\n/dev/b none swap sw 0 0\n";
         let (directory, system) = system(&[("fstab", fstab), ("crypttab", "home /dev/c none luks\n")]);
         let text = |name: &str| fs::read_to_string(directory.path().join("etc").join(name)).unwrap();
-        let done = |plan: Option<Plan>| {
+        let done = |plan: Option<ApplyPlan>| {
             let number = next_number(&system).unwrap();
             let kept = carry_out(&system, &plan.unwrap()).unwrap().unwrap();
             assert_eq!(kept.file_name().unwrap(), format!("{number:04}").as_str());

@@ -8,7 +8,7 @@ use trimtab_linux::host::mountinfo::unescape;
 
 /// Reason why the file cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum FstabError {
     /// The mount point is not in it.
     NotListed,
     /// The mount point is in it more than once.
@@ -16,7 +16,7 @@ pub enum Problem {
 }
 
 /// Positions of the fields in a line that mounts something.
-struct Entry {
+struct FstabLine {
     mount_point: PathBuf,
     fs_type: String,
     /// The device, as the line names it.
@@ -25,14 +25,14 @@ struct Entry {
     options: Range<usize>,
 }
 
-impl Entry {
+impl FstabLine {
     /// True for a bind mount: its options belong to the mount, never to the filesystem.
     fn is_bind(&self, text: &str) -> bool {
         text[self.options.clone()].split(',').any(|option| matches!(option, "bind" | "rbind" | "remount"))
     }
 }
 
-fn entries(text: &str) -> Vec<Entry> {
+fn entries(text: &str) -> Vec<FstabLine> {
     let mut found = Vec::new();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -57,7 +57,7 @@ pub(super) fn fields(line: &str) -> Vec<Range<usize>> {
     fields
 }
 
-fn entry(line: &str, at: usize) -> Option<Entry> {
+fn entry(line: &str, at: usize) -> Option<FstabLine> {
     let fields = fields(line);
     let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
     let mount_point = PathBuf::from(OsString::from_vec(unescape(line[target.clone()].as_bytes())));
@@ -65,7 +65,7 @@ fn entry(line: &str, at: usize) -> Option<Entry> {
         return None;
     }
     let options = rest.first().cloned().unwrap_or(fs_type.end..fs_type.end);
-    Some(Entry {
+    Some(FstabLine {
         mount_point: mount_point.components().collect(),
         fs_type: line[fs_type.clone()].to_owned(),
         source: line[source.clone()].to_owned(),
@@ -84,9 +84,9 @@ pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
 /// filesystem: its first mount decides, later ones change nothing.
 #[must_use]
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
-    let entries: Vec<Entry> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
-    let named: Vec<&Entry> = entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
-    let same = |entry: &Entry| named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type);
+    let entries: Vec<FstabLine> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
+    let named: Vec<&FstabLine> = entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
+    let same = |entry: &FstabLine| named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type);
     let mut points: Vec<PathBuf> = Vec::new();
     entries.iter().filter(|entry| same(entry)).for_each(|entry| {
         if !points.contains(&entry.mount_point) {
@@ -109,10 +109,10 @@ fn is_discard(option: &str) -> bool {
 
 /// The text with `wanted` (`discard`, `discard=async`, `nodiscard`) as the only discard
 /// option of `mount_point`; `None` removes it.
-pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Result<String, Problem> {
-    let found: Vec<Entry> = entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
+pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Result<String, FstabError> {
+    let found: Vec<FstabLine> = entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
     let [entry] = found.as_slice() else {
-        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+        return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
     Ok(with_option(text, &entry.options, wanted))
 }
@@ -134,7 +134,7 @@ fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> Stri
 }
 
 /// The text with `discard` as the only discard option of the swap area `source`.
-pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, Problem> {
+pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, FstabError> {
     let mut at = 0;
     let mut found = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -149,7 +149,7 @@ pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, Problem> {
         at += line.len();
     }
     let [options] = found.as_slice() else {
-        return Err(if found.is_empty() { Problem::NotListed } else { Problem::Twice });
+        return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
     Ok(with_option(text, options, Some("discard")))
 }
@@ -200,15 +200,15 @@ mod tests {
     fn swap_with_discard_finds_source_as_written() {
         let changed = |source: &str| swap_with_discard(TEXT, Path::new(source));
         assert!(changed("/dev/d").unwrap().ends_with("/dev/d none swap sw,discard"));
-        assert_eq!(changed("/dev/b"), Err(Problem::NotListed), "not a swap area");
+        assert_eq!(changed("/dev/b"), Err(FstabError::NotListed), "not a swap area");
         assert_eq!(swap_with_discard("UUID=1 none swap\n", Path::new("UUID=1")).unwrap(), "UUID=1 none swap discard\n");
     }
 
     #[test]
     fn with_discard_of_missing_or_double_line_fails() {
-        assert_eq!(with_discard(TEXT, Path::new("/home"), Some("discard")), Err(Problem::NotListed));
+        assert_eq!(with_discard(TEXT, Path::new("/home"), Some("discard")), Err(FstabError::NotListed));
         let twice = "/dev/a /x ext4 rw\n/dev/b /x/ ext4 rw\n";
-        assert_eq!(with_discard(twice, Path::new("/x"), Some("discard")), Err(Problem::Twice));
+        assert_eq!(with_discard(twice, Path::new("/x"), Some("discard")), Err(FstabError::Twice));
     }
 
     proptest! {

@@ -13,7 +13,7 @@
 //! at the end. A process killed at any moment leaves a directory whose name tells the next
 //! command what to do.
 
-use super::{Edit, Plan, SHIPPED, System, line_undo};
+use super::{ApplyPlan, Edit, SHIPPED, System, line_undo};
 use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
@@ -32,16 +32,16 @@ const SYSTEM_FILE: u32 = 0o644;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct ApplyRecord {
     version: u32,
     policy: String,
     path: PathBuf,
-    files: Vec<Changed>,
+    files: Vec<FileChange>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Changed {
+struct FileChange {
     /// Path in the system.
     file: PathBuf,
     /// Name of the copy next to the record; `None` if the file was created.
@@ -52,11 +52,11 @@ struct Changed {
 
 /// One change of a policy, with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct PolicyChange {
     /// Milliseconds since 1970 UTC.
     pub unix_ms: u64,
     /// Kind of change.
-    pub what: What,
+    pub what: PolicyChangeKind,
     /// The policy.
     pub policy: String,
     /// The mount point.
@@ -68,7 +68,7 @@ pub struct Event {
 /// Kind of change of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum PolicyChangeKind {
     /// Written into the configuration.
     Applied,
     /// Undone by the user.
@@ -78,7 +78,7 @@ pub enum What {
 }
 
 /// Changes of policies, oldest first. Malformed lines are skipped.
-pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
+pub fn events(system: &System) -> anyhow::Result<Vec<PolicyChange>> {
     let Some(directory) = system.directory(&system.records(), false).with_context(|| format!("cannot open {}", system.shown_records()))?
     else {
         return Ok(Vec::new());
@@ -99,9 +99,9 @@ impl Records {
     }
 
     /// Adds a line to the log. A failure is reported and does not undo the change.
-    fn note(&self, what: What, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
+    fn note(&self, what: PolicyChangeKind, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
         let unix_ms = trimtab_linux::sys::clock::unix_ms();
-        let event = Event { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
+        let event = PolicyChange { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
         let write = || {
             let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;
             let end = file.seek(io::SeekFrom::End(0))?;
@@ -130,7 +130,7 @@ impl Records {
 
 /// Makes the planned changes. Returns the directory with the copies, or `None` if there was
 /// nothing to do.
-pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>> {
+pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
     }
@@ -149,12 +149,12 @@ pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>
         return Err(error);
     }
     records.rename(PENDING, &number)?;
-    records.note(What::Applied, &plan.policy, &plan.mount_point, plan.edits.iter().map(|edit| edit.file.clone()));
+    records.note(PolicyChangeKind::Applied, &plan.policy, &plan.mount_point, plan.edits.iter().map(|edit| edit.file.clone()));
     Ok(Some(records.0.path().join(number)))
 }
 
 /// Writes copies of all files to disk.
-fn aside(records: &Dir, plan: &Plan) -> anyhow::Result<()> {
+fn aside(records: &Dir, plan: &ApplyPlan) -> anyhow::Result<()> {
     let directory = records.mkdir(MAKING).with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
     let mut files = Vec::new();
     for edit in &plan.edits {
@@ -166,9 +166,9 @@ fn aside(records: &Dir, plan: &Plan) -> anyhow::Result<()> {
             }
             None => None,
         };
-        files.push(Changed { file: edit.file.clone(), copy, after: edit.after.clone().unwrap_or_default() });
+        files.push(FileChange { file: edit.file.clone(), copy, after: edit.after.clone().unwrap_or_default() });
     }
-    let record = Record { version: VERSION, policy: plan.policy.clone(), path: plan.mount_point.clone(), files };
+    let record = ApplyRecord { version: VERSION, policy: plan.policy.clone(), path: plan.mount_point.clone(), files };
     durable(&directory, RECORD, &serde_json::to_vec_pretty(&record)?)?;
     directory.sync().with_context(|| format!("cannot write {}", directory.path().display()))
 }
@@ -223,7 +223,7 @@ fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
 }
 
 /// Undoes the last `apply`, or with `dry_run` only plans it. Returns the edits.
-pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
+pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<ApplyPlan> {
     let Some(records) = Records::of_system(system, false)? else {
         bail!("nothing has been applied ({} does not exist)", system.shown_records());
     };
@@ -238,7 +238,7 @@ pub fn next_number(system: &System) -> anyhow::Result<u32> {
 
 /// Undoes the change with this number, or with `dry_run` only checks that it can be undone.
 /// `None` if it does not exist.
-pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<Plan>> {
+pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<ApplyPlan>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     if !records.numbers()?.contains(&number) {
         return Ok(None);
@@ -246,11 +246,11 @@ pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<O
     take_back(system, &records, number, dry_run).map(Some)
 }
 
-fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<Plan> {
+fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<ApplyPlan> {
     let name = numbered(number);
     let directory = records.0.open_dir(&name).with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
     let missing = || format!("{} has no {RECORD}", directory.path().display());
-    let record: Record = records.read(&name, |record: &Record| record.version)?.with_context(missing)?;
+    let record: ApplyRecord = records.read(&name, |record: &ApplyRecord| record.version)?.with_context(missing)?;
     let edits = record.files.iter().map(|changed| back(system, &directory, changed)).collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
         records.rename(&name, PENDING)?;
@@ -260,24 +260,24 @@ fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> 
             return Err(error);
         }
         records.remove(PENDING)?;
-        records.note(What::Undone, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
+        records.note(PolicyChangeKind::Undone, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
     }
     Ok(taken_back(record, edits))
 }
 
-fn taken_back(record: Record, edits: Vec<Edit>) -> Plan {
+fn taken_back(record: ApplyRecord, edits: Vec<Edit>) -> ApplyPlan {
     let remarks =
         vec![format!("restores the files from before '{} {}'; mounts and services are not touched", record.policy, record.path.display())];
-    Plan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
+    ApplyPlan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
 }
 
 /// The earlier text of a changed file.
-fn before(directory: &Dir, changed: &Changed) -> anyhow::Result<Option<String>> {
+fn before(directory: &Dir, changed: &FileChange) -> anyhow::Result<Option<String>> {
     let Some(name) = &changed.copy else { return Ok(None) };
     read(directory, name).map(Some).with_context(|| format!("cannot read {}", directory.path().join(name).display()))
 }
 
-fn back(system: &System, directory: &Dir, changed: &Changed) -> anyhow::Result<Edit> {
+fn back(system: &System, directory: &Dir, changed: &FileChange) -> anyhow::Result<Edit> {
     let now = system.read(&changed.file)?;
     let before = before(directory, changed)?;
     if now.as_ref() == Some(&changed.after) {
@@ -295,21 +295,21 @@ fn back(system: &System, directory: &Dir, changed: &Changed) -> anyhow::Result<E
 
 /// A change or undo whose process was killed.
 #[derive(Debug)]
-pub struct Unfinished {
+pub struct UnfinishedChange {
     /// The rollback.
-    pub plan: Plan,
+    pub plan: ApplyPlan,
     /// Files that were edited since; they stay.
     pub changed: Vec<PathBuf>,
 }
 
 /// Rolls back an unfinished change, if there is one.
-pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>> {
+pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<UnfinishedChange>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     records.remove(MAKING)?;
     let Some(directory) = absent(records.0.open_dir(PENDING)).with_context(|| format!("cannot open {}", system.shown_records()))? else {
         return Ok(None);
     };
-    let Some(record) = records.read(PENDING, |record: &Record| record.version)? else {
+    let Some(record) = records.read(PENDING, |record: &ApplyRecord| record.version)? else {
         // Everything is restored; only the directory remained.
         records.remove(PENDING)?;
         return Ok(None);
@@ -334,8 +334,8 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
         let number = numbered(records.last()? + 1);
         records.rename(PENDING, &number)?;
     }
-    records.note(What::PutBack, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
-    Ok(Some(Unfinished { plan: taken_back(record, edits), changed }))
+    records.note(PolicyChangeKind::PutBack, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
+    Ok(Some(UnfinishedChange { plan: taken_back(record, edits), changed }))
 }
 
 /// Removes temporary files of a killed process for `file`: recognised by name and by one of

@@ -3,7 +3,7 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
-use crate::drives::simulate::Unwatched;
+use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use crate::study::real::lock_drives;
@@ -38,7 +38,7 @@ use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::workload::age::{self, Age, AgeSettings};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Blocks, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings as Blocks};
 use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, WorkloadPlan};
 use trimtab_study::study::modelled::describe;
 use trimtab_study::study::policy;
@@ -61,7 +61,7 @@ const AFTER_TRIM: &str = "random-write-after-trim";
 
 /// An ageing benchmark.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct AgeRequest {
     /// A directory, `drive:NAME` or `null:`.
     pub target: String,
     /// Bytes to write in all rounds together.
@@ -79,12 +79,12 @@ pub struct Request {
     /// Seed of sizes, order and data.
     pub seed: u64,
     /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::Options,
+    pub model: modelled::ModelledVolumeOptions,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
 }
 
-impl Request {
+impl AgeRequest {
     fn workload(&self) -> anyhow::Result<Age> {
         let settings = AgeSettings { total: self.total, rounds: self.rounds, seed: self.seed };
         let blocks = u64::from(FILL_BLOCK);
@@ -122,7 +122,7 @@ impl Request {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &AgeRequest, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
     let workload = request.workload()?;
@@ -174,7 +174,7 @@ impl Parts {
 }
 
 fn on_directory(
-    request: &Request,
+    request: &AgeRequest,
     context: &Context,
     mut workload: Age,
     path: &Path,
@@ -223,7 +223,7 @@ fn on_directory(
     Ok(((run, end), Some(workspace)))
 }
 
-fn open(request: &Request, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
+fn open(request: &AgeRequest, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
     let (test_dir, test_path) = workspace.subdirectory("test")?;
     let in_flight = (u64::from(request.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
     let options = BlockOptions {
@@ -241,14 +241,14 @@ fn open(request: &Request, workspace: &Workspace) -> anyhow::Result<(BlockFile, 
 /// Name of the test file.
 const TEST_FILE: &str = "test-file";
 
-fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
+fn on_model(request: &AgeRequest, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = request.model.setup(name, &request.target, request.seed)?;
     let header = modelled::under(
         starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
         &policy,
     );
-    let mut target = setup.make(&policy, &PolicyState::default(), &mut Unwatched)?;
+    let mut target = setup.make(&policy, &PolicyState::default(), &mut SilentWatcher)?;
     let fits = request.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();
@@ -291,7 +291,7 @@ fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steer
     }
 }
 
-fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, RunEnd) {
+fn on_null(request: &AgeRequest, context: &Context, mut workload: Age) -> (Run, RunEnd) {
     let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
     let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
     let mut parts = Parts::new();
@@ -320,11 +320,11 @@ fn trim<T: TrimTarget>(files: &mut T) -> RunOutcome {
 }
 
 /// Fills the test file, so that random writes overwrite existing blocks.
-fn prepare(request: &Request) -> Test {
+fn prepare(request: &AgeRequest) -> Test {
     Test::new(request, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(request.test_bytes())))
 }
 
-fn random_writes(request: &Request, name: &'static str) -> Test {
+fn random_writes(request: &AgeRequest, name: &'static str) -> Test {
     Test::new(request, name, Pattern::Uniform, BLOCK, request.queue_depth, Limit::Time(request.test_time))
 }
 
@@ -340,7 +340,7 @@ struct Test {
 }
 
 impl Test {
-    fn new(request: &Request, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
+    fn new(request: &AgeRequest, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
         let settings = Blocks {
             pattern,
             mix: Mix::default(),

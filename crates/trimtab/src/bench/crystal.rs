@@ -3,12 +3,12 @@
 mod rounds;
 mod target;
 
-use self::rounds::Rounds;
-use self::target::Target;
+use self::rounds::CrystalRounds;
+use self::target::CrystalTarget;
 use super::finish;
 use crate::drives;
 use crate::report::cdm;
-use crate::report::file::{self, Place};
+use crate::report::file::{self, OverwriteMode};
 use crate::store;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
@@ -34,11 +34,11 @@ use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, CrystalSettings};
+use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings, Position, Profile};
 
 /// A CrystalDiskMark benchmark.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CrystalRequest {
     /// A directory, a file, a device, `drive:NAME` or `null:`.
     pub target: String,
     /// The tests.
@@ -74,7 +74,7 @@ pub struct Request {
     /// Repeat all tests until this much has been written.
     pub until_written: Option<Bytes>,
     /// Treatment of an interrupted earlier run.
-    pub earlier: Earlier,
+    pub earlier: EarlierRoundsMode,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
     /// The device or file whose content may be destroyed.
@@ -83,7 +83,7 @@ pub struct Request {
 
 /// Treatment of the rounds of an interrupted earlier run of the same command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
+pub enum EarlierRoundsMode {
     /// Refuse to run.
     Refuse,
     /// Continue them.
@@ -92,7 +92,7 @@ pub enum Earlier {
     Discard,
 }
 
-impl Request {
+impl CrystalRequest {
     fn settings(&self, spec: &TargetSpec) -> CrystalSettings {
         CrystalSettings {
             profile: self.profile,
@@ -145,7 +145,7 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::SYS_RESOURCE);
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     request.picture.as_deref().map_or(Ok(()), check_picture)?;
     let files = [request.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), request.picture.as_ref()];
@@ -155,12 +155,12 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = match settings.until_written {
-        Some(_) => Some(Rounds::begin(context, request.earlier, &request.target, request.seed, &request.fields(&settings))?),
+        Some(_) => Some(CrystalRounds::begin(context, request.earlier, &request.target, request.seed, &request.fields(&settings))?),
         None => None,
     };
-    let position = rounds.as_ref().map_or(Position::default(), Rounds::position);
+    let position = rounds.as_ref().map_or(Position::default(), CrystalRounds::position);
     let workload = Crystal::new(settings.clone(), request.seed, position).map_err(|error| UsageError::new(error.to_string()))?;
-    let mut target = Target::open(request, context, &spec, &settings, &workload)?;
+    let mut target = CrystalTarget::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
     fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
     fields.extend(target.engine().map(|engine| Field::new("engine", engine)));
@@ -169,7 +169,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }
     let direct = if request.direct { target.direct_watch() } else { None };
-    let outcome = target.run(workload.clone(), &mut Watch::new(context, &workload, &settings, target.guard()?, rounds.as_mut()));
+    let outcome = target.run(workload.clone(), &mut CrystalWatch::new(context, &workload, &settings, target.guard()?, rounds.as_mut()));
     if let Some(watch) = direct {
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
         target.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
@@ -179,8 +179,8 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Stores the run, writes the requested files, and prints it.
-fn conclude(request: &Request, context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
-    let place = if request.replace { Place::Replace } else { Place::New };
+fn conclude(request: &CrystalRequest, context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
+    let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
     if let Some(path) = request.picture.as_ref().filter(|_| end == RunEnd::Complete) {
         let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
         written.with_context(|| format!("cannot write {}", path.display()))?;
@@ -212,10 +212,10 @@ fn check_picture(path: &Path) -> anyhow::Result<()> {
 fn conclude_run(
     context: &Context,
     header: RunHeader,
-    mut target: Target,
+    mut target: CrystalTarget,
     mut outcome: RunOutcome,
     settings: &CrystalSettings,
-    rounds: Option<Rounds>,
+    rounds: Option<CrystalRounds>,
 ) -> anyhow::Result<(Run, RunEnd, Option<Workspace>)> {
     if let Some(rounds) = &rounds {
         rounds.complete(&mut outcome);
@@ -266,16 +266,22 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
 
 /// Progress by passes, or by bytes of a series of rounds; also guards the reserve, and
 /// updates the rounds.
-struct Watch<'a> {
+struct CrystalWatch<'a> {
     bar: Bar,
     guard: Option<Guard>,
     phases: u64,
     phases_of_a_round: u64,
-    rounds: Option<&'a mut Rounds>,
+    rounds: Option<&'a mut CrystalRounds>,
 }
 
-impl<'a> Watch<'a> {
-    fn new(context: &Context, workload: &Crystal, settings: &CrystalSettings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
+impl<'a> CrystalWatch<'a> {
+    fn new(
+        context: &Context,
+        workload: &Crystal,
+        settings: &CrystalSettings,
+        guard: Option<Guard>,
+        rounds: Option<&'a mut CrystalRounds>,
+    ) -> Self {
         let phases_of_a_round = workload.phases_of_a_round() as u64;
         let bar = match settings.until_written {
             Some(until) => Bar::new(context, "crystal", ProgressUnit::Bytes, until.0),
@@ -286,7 +292,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl<T: ?Sized> Events<T> for Watch<'_> {
+impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
     fn stopped(&self) -> bool {
         trimtab_linux::sys::interrupt::requested()
     }

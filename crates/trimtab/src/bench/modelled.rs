@@ -2,7 +2,7 @@
 
 use super::finish::{self, ProgressWatch};
 use crate::drives;
-use crate::drives::simulate::Unwatched;
+use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -22,7 +22,7 @@ use trimtab_study::study::used::FreeExtentLengths;
 
 /// Options for a modelled filesystem; each has a default.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ModelledVolumeOptions {
     /// The trim policy.
     pub trim: Option<PolicySpec>,
     /// Name of the filesystem.
@@ -31,7 +31,7 @@ pub struct Options {
     pub fill: Option<u8>,
 }
 
-impl Options {
+impl ModelledVolumeOptions {
     /// Refuses these options for other targets, where they would have no effect.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
 }
 
 /// A workload with its description.
-pub struct Job<'a, W> {
+pub struct ModelledJob<'a, W> {
     /// The target as the user named it.
     pub target: &'a str,
     /// Name of the workload.
@@ -89,11 +89,16 @@ pub struct Job<'a, W> {
 }
 
 /// Runs the workload on the drive `name`.
-pub fn run<W: FileWorkload>(options: &Options, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, RunEnd)> {
+pub fn run<W: FileWorkload>(
+    options: &ModelledVolumeOptions,
+    context: &Context,
+    name: &str,
+    job: ModelledJob<'_, W>,
+) -> anyhow::Result<(Run, RunEnd)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, job.target, job.header.seed)?;
     let header = under(job.header, &policy);
-    let mut target = setup.make(&policy, &PolicyState::default(), &mut Unwatched)?;
+    let mut target = setup.make(&policy, &PolicyState::default(), &mut SilentWatcher)?;
     let mut watch = ProgressWatch::new(context, job.workload_name, &job.workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };

@@ -35,7 +35,7 @@ const MET: f64 = 0.95;
 
 /// An NFS benchmark.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct NfsRequest {
     /// A directory or `null:`.
     pub target: String,
     /// Highest load in operations per second over all streams; by default from a trial at full
@@ -64,7 +64,7 @@ pub struct Request {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &NfsRequest, context: &Context) -> anyhow::Result<ExitCode> {
     let streams = request.make_streams();
     let ((run, end), workspace) = match TargetSpec::resolve(&request.target)? {
         TargetSpec::Directory(path) => on_directory(request, context, streams, &path)?,
@@ -81,7 +81,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn on_directory(
-    request: &Request,
+    request: &NfsRequest,
     context: &Context,
     streams: Vec<NfsStream>,
     path: &Path,
@@ -112,7 +112,7 @@ fn on_directory(
 
 /// Records the tool's own cost per response time (on the null target, and for generating
 /// data), and warns if it distorts.
-fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
+fn note_overhead(request: &NfsRequest, run: &mut Run) -> anyhow::Result<()> {
     let stream = NfsStream::new(&nfs::NfsSettings { files: 1000, data: request.data, seed: request.seed }, 0);
     let mut lanes = NfsStreams::new([(stream, NullFiles::new())], request.seed);
     let load = LoadLevel { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
@@ -130,7 +130,7 @@ fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Request {
+impl NfsRequest {
     fn make_streams(&self) -> Vec<NfsStream> {
         // The remainder goes to the first streams, so that all names are used.
         let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
@@ -162,19 +162,19 @@ impl Request {
 
 /// All loads, with their watcher.
 struct Sweep<'a> {
-    request: &'a Request,
+    request: &'a NfsRequest,
     loads: Vec<RequestedLoad>,
-    watch: Watch,
+    watch: NfsWatch,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(request: &'a Request, context: &Context, guard: Option<Guard>) -> Self {
+    fn new(request: &'a NfsRequest, context: &Context, guard: Option<Guard>) -> Self {
         let trial = u64::from(request.peak.is_none());
         let phases = 1 + trial + u64::from(request.points) * u64::from(request.repeats);
         let bar = Bar::new(context, "nfs", ProgressUnit::Items, phases);
         // The null target writes nothing.
         let most = if guard.is_some() { request.written } else { Bytes::MAX };
-        Self { request, loads: Vec::new(), watch: Watch { bar, guard, most, done: 0 } }
+        Self { request, loads: Vec::new(), watch: NfsWatch { bar, guard, most, done: 0 } }
     }
 
     fn run<T: NfsTarget + Send>(&mut self, mut lanes: NfsStreams<T>) -> anyhow::Result<RunOutcome> {
@@ -263,14 +263,14 @@ fn warning(code: &str, severity: Severity, text: String) -> Warning {
 }
 
 /// Shows progress, and enforces the reserve and the announced amount.
-struct Watch {
+struct NfsWatch {
     bar: Bar,
     guard: Option<Guard>,
     most: Bytes,
     done: u64,
 }
 
-impl<T> Events<T> for Watch {
+impl<T> Events<T> for NfsWatch {
     fn stopped(&self) -> bool {
         trimtab_linux::sys::interrupt::requested()
     }

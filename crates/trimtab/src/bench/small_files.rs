@@ -22,12 +22,12 @@ use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
-use trimtab_sim::workload::postmark::{PostmarkCounts, Postmark, PostmarkSettings, RepeatedPostmark};
+use trimtab_sim::workload::postmark::{Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark};
 use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
 /// A PostMark benchmark.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct PostmarkBenchRequest {
     /// A directory, `drive:NAME` or `null:`.
     pub target: String,
     /// Repeats; each does the same.
@@ -41,18 +41,18 @@ pub struct Request {
     /// Whether to bypass the page cache.
     pub direct: bool,
     /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::Options,
+    pub model: modelled::ModelledVolumeOptions,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
 }
 
 /// Everything to run.
-struct Job<'a> {
-    request: &'a Request,
+struct PostmarkJob<'a> {
+    request: &'a PostmarkBenchRequest,
     options: DirOptions,
 }
 
-impl Job<'_> {
+impl PostmarkJob<'_> {
     fn streams(&self) -> anyhow::Result<Vec<RepeatedPostmark>> {
         let stream = |index| Postmark::new(&self.request.settings.stream(index)).map(|run| RepeatedPostmark::new(run, self.request.tries));
         let streams: Result<_, _> = (0..self.request.threads).map(stream).collect();
@@ -113,7 +113,7 @@ impl Job<'_> {
         }
         let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
-        let job = modelled::Job {
+        let job = modelled::ModelledJob {
             target: &self.request.target,
             workload_name: "postmark",
             workload: &mut tries,
@@ -141,7 +141,7 @@ fn sum(streams: &[RepeatedPostmark]) -> WorkloadPlan {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &PostmarkBenchRequest, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
     let settings = &request.settings;
@@ -157,7 +157,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     };
     options.check().map_err(UsageError::new)?;
     memory::check(settings, request.threads)?;
-    let job = Job { request, options };
+    let job = PostmarkJob { request, options };
     let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
         TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),

@@ -3,7 +3,7 @@
 pub mod archive;
 
 use super::finish::{self, ProgressWatch};
-use super::modelled::{self, Job};
+use super::modelled::{self, ModelledJob};
 use crate::store::recipe::starts_now;
 use crate::store::{self, Reference, RunId};
 use crate::target_spec::TargetSpec;
@@ -33,7 +33,7 @@ use trimtab_study::study::policy_events::PolicyEvents;
 
 /// A tree benchmark.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct TreeRequest {
     /// A directory, `drive:NAME` or `null:`.
     pub target: String,
     /// Repeats.
@@ -43,7 +43,7 @@ pub struct Request {
     /// The tree.
     pub source: SourceRequest,
     /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::Options,
+    pub model: modelled::ModelledVolumeOptions,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
 }
@@ -65,7 +65,7 @@ pub struct SourceRequest {
 
 /// A tree with its description for results.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct TreeSource {
     /// The tree.
     pub list: Arc<TreeList>,
     /// Its settings.
@@ -78,7 +78,7 @@ pub struct Source {
 
 impl SourceRequest {
     /// Generates or reads the tree.
-    pub fn load(&self) -> anyhow::Result<Source> {
+    pub fn load(&self) -> anyhow::Result<TreeSource> {
         let (list, name, skipped) = match &self.tar {
             Some(path) => {
                 let archive = archive::read(path)?;
@@ -99,7 +99,7 @@ impl SourceRequest {
             Field::new("bytes", list.size().0.to_string()),
             Field::new("data", list.class().to_string()),
         ];
-        Ok(Source { list: Arc::new(list), settings, skipped, seed: self.seed })
+        Ok(TreeSource { list: Arc::new(list), settings, skipped, seed: self.seed })
     }
 
     /// The class of the generated data; `None` for an archive.
@@ -109,7 +109,7 @@ impl SourceRequest {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
     // Checked first: an invalid baseline should not cost a run.
@@ -123,8 +123,13 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
         TargetSpec::Drive(name) => {
             let header = header(request, &source, TargetKind::ModelledVolume);
-            let job =
-                Job { target: &request.target, workload_name: "tree", workload: &mut workload.clone(), header, metrics: tree::metrics };
+            let job = ModelledJob {
+                target: &request.target,
+                workload_name: "tree",
+                workload: &mut workload.clone(),
+                header,
+                metrics: tree::metrics,
+            };
             (modelled::run(&request.model, context, name, job)?, None)
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
@@ -175,16 +180,16 @@ fn spec_is_real(spec: &TargetSpec) -> bool {
     matches!(spec, TargetSpec::Directory(_))
 }
 
-fn header(request: &Request, source: &Source, kind: TargetKind) -> RunHeader {
+fn header(request: &TreeRequest, source: &TreeSource, kind: TargetKind) -> RunHeader {
     let mut settings = source.settings.clone();
     settings.push(Field::new("tries", request.tries.to_string()));
     starts_now("tree", settings, kind, &request.target, "as-mounted", source.seed)
 }
 
 fn on_directory(
-    request: &Request,
+    request: &TreeRequest,
     context: &Context,
-    source: &Source,
+    source: &TreeSource,
     mut workload: Tree,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
@@ -207,7 +212,7 @@ fn on_directory(
     Ok((assembled, Some(workspace)))
 }
 
-fn on_null(request: &Request, context: &Context, source: &Source, mut workload: Tree) -> (Run, RunEnd) {
+fn on_null(request: &TreeRequest, context: &Context, source: &TreeSource, mut workload: Tree) -> (Run, RunEnd) {
     let header = header(request, source, TargetKind::Null);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), None);
     let outcome: RunOutcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);

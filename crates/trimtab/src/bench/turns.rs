@@ -16,7 +16,7 @@ use trimtab_sim::run::{Run, Severity};
 
 /// The second target of a comparison.
 #[derive(Clone, Debug)]
-pub struct Other {
+pub struct SecondTarget {
     /// The target, as the user named it.
     pub target: String,
     /// Measurements of each.
@@ -38,11 +38,11 @@ pub trait Benchmark {
 ///
 /// # Errors
 /// A target cannot be used, or a run failed or was interrupted.
-pub fn run(against: Option<Other>, mut benchmark: impl Benchmark, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(against: Option<SecondTarget>, mut benchmark: impl Benchmark, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
     // Installed even without files to remove: an interrupt reports the results so far.
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-    let Some(Other { target: other, turns }) = against else { return benchmark.run(context) };
+    let Some(SecondTarget { target: other, turns }) = against else { return benchmark.run(context) };
     let targets = [benchmark.target().clone(), other];
     // Checked before any work.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;

@@ -1,7 +1,7 @@
 //! `trimtab apply POLICY PATH`.
 
-use crate::apply::{self, Plan, System};
-use crate::report::applied::{self, Change, Report};
+use crate::apply::{self, ApplyPlan, System};
+use crate::report::applied::{self, ApplyReport, Change};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -32,7 +32,7 @@ Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they we
 /// Arguments of `trimtab apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ApplyArgs {
     /// Apply this policy: none, online, batched, adaptive or idle, with settings such as
     /// idle:budget=2ms.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
@@ -54,7 +54,7 @@ pub struct Args {
     config: Option<PathBuf>,
 }
 
-impl Args {
+impl ApplyArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         match &self.path {
@@ -66,7 +66,7 @@ impl Args {
 }
 
 /// Plans and shows the change, and makes it unless this is a dry run.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     apply_or_undo(args, context).map_err(|error| match needs_root(args, &error) {
         true => error.context("needs root: run with sudo"),
         false => error,
@@ -74,11 +74,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Reports whether the error is a missing permission on the running system's files.
-fn needs_root(args: &Args, error: &anyhow::Error) -> bool {
+fn needs_root(args: &ApplyArgs, error: &anyhow::Error) -> bool {
     args.sysroot.is_none() && !rustix::process::geteuid().is_root() && trimtab_linux::session::notes::is_denied(error)
 }
 
-fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let system = System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| match (&args.sysroot, &args.config) {
         (Some(directory), _) if !directory.is_dir() => {
             UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
@@ -127,8 +127,8 @@ pub fn at_start(context: &Context) {
     }
 }
 
-fn in_words(unfinished: &apply::Unfinished) -> String {
-    let apply::Unfinished { plan, changed } = unfinished;
+fn in_words(unfinished: &apply::UnfinishedChange) -> String {
+    let apply::UnfinishedChange { plan, changed } = unfinished;
     let list = |files: &mut dyn Iterator<Item = &PathBuf>| files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
     let mut text = format!("'apply {} {}' or its undo was killed: ", plan.policy, plan.mount_point.display());
     text += &match plan.edits.is_empty() {
@@ -141,8 +141,8 @@ fn in_words(unfinished: &apply::Unfinished) -> String {
     text
 }
 
-fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {
-    Report {
+fn report(args: &ApplyArgs, plan: ApplyPlan, kept: Option<PathBuf>) -> ApplyReport {
+    ApplyReport {
         dry_run: args.dry_run,
         undo: args.undo,
         policy: plan.policy,

@@ -7,7 +7,7 @@ mod small_files;
 mod tree;
 
 use crate::bench::modelled;
-use crate::bench::turns::{self, Other};
+use crate::bench::turns::{self, SecondTarget};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -27,50 +27,51 @@ Examples:
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
   trimtab bench tree /mnt/a --against /mnt/b    alternate between two targets, and compare them in one line
   trimtab bench tree null:                      measure the tool's own cost")]
-pub struct Args {
+pub struct BenchArgs {
     #[command(subcommand)]
-    workload: Workload,
+    workload: BenchWorkload,
 }
 
-impl Args {
+impl BenchArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
-        let of =
-            |target: &str, against: &AgainstArgs| MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
+        let of = |target: &str, against: &SecondTargetArgs| {
+            MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten())
+        };
         match &self.workload {
-            Workload::Crystal(args) => of(&args.target, &args.against),
-            Workload::Postmark(args) => of(&args.target, &args.against),
-            Workload::Tree(args) => of(&args.target, &args.against),
-            Workload::Age(args) => of(&args.target, &args.against),
-            Workload::Nfs(args) => of(&args.target, &args.against),
+            BenchWorkload::Crystal(args) => of(&args.target, &args.against),
+            BenchWorkload::Postmark(args) => of(&args.target, &args.against),
+            BenchWorkload::Tree(args) => of(&args.target, &args.against),
+            BenchWorkload::Age(args) => of(&args.target, &args.against),
+            BenchWorkload::Nfs(args) => of(&args.target, &args.against),
         }
     }
 }
 
 #[derive(Debug, Subcommand)]
-enum Workload {
-    Crystal(Box<crystal::Args>),
-    Postmark(Box<small_files::Args>),
-    Tree(Box<tree::Args>),
-    Age(Box<age::Args>),
-    Nfs(Box<nfs::Args>),
+enum BenchWorkload {
+    Crystal(Box<crystal::BenchCrystalArgs>),
+    Postmark(Box<small_files::BenchPostmarkArgs>),
+    Tree(Box<tree::BenchTreeArgs>),
+    Age(Box<age::BenchAgeArgs>),
+    Nfs(Box<nfs::BenchNfsArgs>),
 }
 
 /// Runs the workload and prints the report.
-pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
     match args.workload {
-        Workload::Crystal(args) => turns::run(args.against.against(), args.request(), context),
-        Workload::Postmark(args) => turns::run(args.against.against(), args.request(), context),
-        Workload::Tree(args) => turns::run(args.against.against(), args.request(), context),
-        Workload::Age(args) => turns::run(args.against.against(), args.request(), context),
-        Workload::Nfs(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Crystal(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Postmark(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Tree(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Age(args) => turns::run(args.against.against(), args.request(), context),
+        BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), context),
     }
 }
 
 /// Options for comparing two targets.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "In turns with another target")]
-pub struct AgainstArgs {
+pub struct SecondTargetArgs {
     /// Measure this target as well, alternating with the other, and compare them in one line.
     #[arg(long, value_name = "TARGET")]
     against: Option<String>,
@@ -79,9 +80,9 @@ pub struct AgainstArgs {
     turns: Option<u32>,
 }
 
-impl AgainstArgs {
-    fn against(&self) -> Option<Other> {
-        self.against.clone().map(|target| Other { target, turns: self.turns.unwrap_or(3) })
+impl SecondTargetArgs {
+    fn against(&self) -> Option<SecondTarget> {
+        self.against.clone().map(|target| SecondTarget { target, turns: self.turns.unwrap_or(3) })
     }
 }
 
@@ -103,7 +104,7 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    fn options(self) -> modelled::Options {
-        modelled::Options { trim: self.trim, filesystem: self.filesystem, fill: self.fill }
+    fn options(self) -> modelled::ModelledVolumeOptions {
+        modelled::ModelledVolumeOptions { trim: self.trim, filesystem: self.filesystem, fill: self.fill }
     }
 }

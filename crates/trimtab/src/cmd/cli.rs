@@ -1,7 +1,7 @@
 //! The command line: its parser and its help.
 
-use crate::cmd::Command;
-use crate::cmd::options::Global;
+use crate::cmd::CliCommand;
+use crate::cmd::options::GlobalOptions;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 use trimtab_linux::output;
@@ -19,10 +19,10 @@ Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or c
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalOptions,
     /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Prints help and versions to standard output, and usage errors to standard error (status

@@ -2,7 +2,7 @@
 
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::selection::Selection;
-use crate::daemon::{self, Options};
+use crate::daemon::{self, DaemonOptions};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or th
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DaemonArgs {
     /// Read this configuration.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
@@ -47,7 +47,7 @@ pub struct Args {
     shutdown: bool,
 }
 
-impl Args {
+impl DaemonArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         if self.check { MountScope::Nothing } else { MountScope::Everything }
@@ -55,7 +55,7 @@ impl Args {
 }
 
 #[derive(Serialize)]
-struct CheckedRule {
+struct RuleCheck {
     path: Option<String>,
     policy: String,
     settings: Vec<(String, String)>,
@@ -64,34 +64,34 @@ struct CheckedRule {
 }
 
 #[derive(Serialize)]
-struct Problem {
+struct ConfigProblem {
     line: usize,
     text: String,
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct ConfigCheck {
     config: String,
     right: bool,
-    rules: Vec<CheckedRule>,
+    rules: Vec<RuleCheck>,
     /// Rules without effect on this machine at present, with reasons.
     remarks: Vec<String>,
-    errors: Vec<Problem>,
+    errors: Vec<ConfigProblem>,
 }
 
 /// Checks the configuration, or runs the daemon.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(args, context);
     }
     refuse_unusable(args)?;
     Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
-    daemon::run(Options { config: args.config.clone(), shutdown: args.shutdown })?;
+    daemon::run(DaemonOptions { config: args.config.clone(), shutdown: args.shutdown })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// An unreadable file fails with status 1, a wrong configuration with status 2.
-fn refuse_unusable(args: &Args) -> anyhow::Result<()> {
+fn refuse_unusable(args: &DaemonArgs) -> anyhow::Result<()> {
     let unusable = |why: String| UsageError::missing(format!("{}: {why}", args.config.display()));
     match named::open_to_read(&args.config, Streams::Pipes).and_then(|file| file.metadata()) {
         Ok(meta) if meta.is_file() => Ok(()),
@@ -104,7 +104,7 @@ fn refuse_unusable(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Prints every error of the configuration, or its rules and whether each is mounted.
-fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     refuse_unusable(args)?;
     let (config, errors) = match Config::check(&args.config) {
         Ok(config) => (Some(config), Vec::new()),
@@ -116,12 +116,12 @@ fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let remarks = selection.map(|(root, selection)| [selection.steered(root), selection.remarks].concat()).unwrap_or_default();
     let mounted = |path: &Path| mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path));
     let rules = config.iter().flat_map(|config| &config.rules).map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
-    let checked = Checked {
+    let checked = ConfigCheck {
         config: args.config.display().to_string(),
         right: config.is_some(),
         rules: rules.collect(),
         remarks,
-        errors: errors.iter().map(|error| Problem { line: error.line, text: error.to_string() }).collect(),
+        errors: errors.iter().map(|error| ConfigProblem { line: error.line, text: error.to_string() }).collect(),
     };
     if context.json {
         context.report("daemon-check", 2, &checked, String::new)?;
@@ -134,8 +134,8 @@ fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(if config.is_some() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
 }
 
-fn checked(rule: &Rule, mounted: Option<bool>) -> CheckedRule {
-    CheckedRule {
+fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {
+    RuleCheck {
         path: rule.path.as_ref().map(|p| p.display().to_string()),
         policy: rule.policy.to_string(),
         settings: rule.policy.settings().into_iter().map(|f| (f.key, f.value)).collect(),
@@ -143,7 +143,7 @@ fn checked(rule: &Rule, mounted: Option<bool>) -> CheckedRule {
     }
 }
 
-fn text(checked: &Checked) -> String {
+fn text(checked: &ConfigCheck) -> String {
     if checked.rules.is_empty() {
         return format!("{} is valid, but names no filesystem: nothing is trimmed", checked.config);
     }

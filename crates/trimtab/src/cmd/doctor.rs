@@ -60,7 +60,7 @@ With several answers the worst counts: a path that cannot be examined, then bloc
 /// Arguments of `trimtab doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DoctorArgs {
     /// File, directory, mount point or block device [default: everything].
     paths: Vec<PathBuf>,
     /// Every mounted filesystem and every drive.
@@ -94,7 +94,7 @@ pub struct Args {
     reserve: Option<Bytes>,
 }
 
-impl Args {
+impl DoctorArgs {
     /// True if the command applies or undoes fixes.
     pub fn changes_something(&self) -> bool {
         self.fix || self.undo
@@ -112,18 +112,18 @@ impl Args {
 }
 
 #[derive(Serialize)]
-struct Failed {
+struct DiagnosisFailure {
     path: String,
     why: String,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     diagnoses: Vec<Diagnosis>,
     /// Storage that no diagnosis covers.
     not_judged: Vec<UndiagnosedStorage>,
     /// Given paths that cannot be examined.
-    not_examined: Vec<Failed>,
+    not_examined: Vec<DiagnosisFailure>,
     /// Leftovers of killed processes, and the outcome of their cleanup.
     left_by_killed: Vec<String>,
     /// Mount options that a running process has changed temporarily.
@@ -136,7 +136,7 @@ struct Report {
 
 /// Diagnoses, prints, and exits with the verdict. Always reports leftovers of killed
 /// processes.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let outcome = match (args.fix, args.undo) {
         (false, false) if args.dry_run => {
             Err(UsageError::new("--dry-run shows the steps of --fix or of --undo").hint("say one of them").into())
@@ -151,7 +151,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     outcome
 }
 
-fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let root = match &args.sysroot {
         Some(directory) => Root::recorded(directory)
             .map_err(|e| UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
@@ -205,15 +205,15 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
     let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
-    let not_examined = failed.iter().map(|(path, error)| Failed { path: path.clone(), why: one_line(error) }).collect();
-    let report = Report { diagnoses, not_judged, not_examined, left_by_killed, changed_for_a_while, left_directories, full };
+    let not_examined = failed.iter().map(|(path, error)| DiagnosisFailure { path: path.clone(), why: one_line(error) }).collect();
+    let report = DoctorReport { diagnoses, not_judged, not_examined, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     complain(&failed);
     Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
 }
 
 /// Refuses a --sysroot that is no recorded tree, and a --record into a directory in use.
-fn check_directories(args: &Args, root: &Root) -> Result<(), UsageError> {
+fn check_directories(args: &DoctorArgs, root: &Root) -> Result<(), UsageError> {
     if let Some(directory) = args.sysroot.as_ref().filter(|_| mountinfo::read(root).is_err()) {
         let what = format!("'{}' is not a recorded tree: it has no mount table (proc/self/mountinfo)", directory.display());
         return Err(UsageError::missing(what).hint("make a tree with: trimtab doctor --record DIR"));
@@ -265,7 +265,7 @@ fn config(root: &Root, context: &Context) -> Option<Config> {
     config.map_err(|error| context.remark(&format!("no finding is accepted, and trimtab.service does not start: {error}"))).ok()
 }
 
-fn text(report: &Report, summary: bool) -> String {
+fn text(report: &DoctorReport, summary: bool) -> String {
     let mut text = if summary {
         let width = output::terminal_width();
         report.diagnoses.iter().map(|diagnosis| summary_line(diagnosis, width) + "\n").collect()

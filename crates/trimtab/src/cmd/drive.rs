@@ -20,46 +20,46 @@ use trimtab_linux::session::notes::MountScope;
 
 /// Arguments of `trimtab drive`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DriveArgs {
     #[command(subcommand)]
-    command: Command,
+    command: DriveSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum DriveSubcommand {
     /// List the shipped drive specifications and the twins learned here.
     List,
     /// Run a workload on a modelled drive in virtual time, and show its internal state.
-    Simulate(simulate::Args),
+    Simulate(simulate::DriveSimulateArgs),
     /// Show a specification: every figure with its source.
-    Show(show::Args),
+    Show(show::DriveShowArgs),
     /// Make a drive file from the figures of a data sheet.
     FromDatasheet(from_datasheet::Args),
     /// Learn a twin of a drive: probe it, and find the modelled drives that behave the same.
-    Learn(learn::Args),
+    Learn(learn::DriveLearnArgs),
     /// Check a twin: predict workloads that no probe ran, then measure them.
-    Check(check::Args),
+    Check(check::DriveCheckArgs),
     /// Attach a modelled drive as a block device.
-    Attach(attach::Args),
+    Attach(attach::DriveAttachArgs),
     /// Show attached drives: requests, latencies, discards, the model's counters.
-    Status(status::Args),
+    Status(status::DriveStatusArgs),
     /// Show the status of attached drives, redrawn each second.
-    Watch(status::Args),
+    Watch(status::DriveStatusArgs),
     /// Cut the power of an attached drive, or restore it.
-    Power(power::Args),
+    Power(power::DrivePowerArgs),
     /// Describe a recording or another trace, or print it for fio or in blkparse's format.
-    Trace(trace::Args),
+    Trace(trace::DriveTraceArgs),
     /// Replay a recording or another trace on a modelled drive under any trim policy.
-    Replay(replay::Args),
+    Replay(replay::DriveReplayArgs),
     /// Detach a drive.
-    Detach(detach::Args),
+    Detach(detach::DriveDetachArgs),
 }
 
-impl Args {
+impl DriveArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         match &self.command {
-            Command::Learn(learn::Args { target, .. }) | Command::Check(check::Args { target, .. }) => {
+            DriveSubcommand::Learn(learn::DriveLearnArgs { target, .. }) | DriveSubcommand::Check(check::DriveCheckArgs { target, .. }) => {
                 MountScope::of_targets([target.as_str()])
             }
             _ => MountScope::Nothing,
@@ -68,20 +68,20 @@ impl Args {
 }
 
 /// Runs the subcommand.
-pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::List => list::run(context),
-        Command::Simulate(args) => simulate::run(&args, context),
-        Command::Show(args) => show::run(&args, context),
-        Command::FromDatasheet(args) => from_datasheet::run(&args, context),
-        Command::Learn(args) => learn::run(args, context),
-        Command::Check(args) => check::run(args, context),
-        Command::Attach(args) => attach::run(&args, context),
-        Command::Status(args) => status::run(&args, context),
-        Command::Watch(args) => status::watch(&args, context),
-        Command::Power(args) => power::run(&args, context),
-        Command::Trace(args) => trace::run(&args, context),
-        Command::Replay(args) => replay::run(&args, context),
-        Command::Detach(args) => detach::run(&args, context),
+        DriveSubcommand::List => list::run(context),
+        DriveSubcommand::Simulate(args) => simulate::run(&args, context),
+        DriveSubcommand::Show(args) => show::run(&args, context),
+        DriveSubcommand::FromDatasheet(args) => from_datasheet::run(&args, context),
+        DriveSubcommand::Learn(args) => learn::run(args, context),
+        DriveSubcommand::Check(args) => check::run(args, context),
+        DriveSubcommand::Attach(args) => attach::run(&args, context),
+        DriveSubcommand::Status(args) => status::run(&args, context),
+        DriveSubcommand::Watch(args) => status::watch(&args, context),
+        DriveSubcommand::Power(args) => power::run(&args, context),
+        DriveSubcommand::Trace(args) => trace::run(&args, context),
+        DriveSubcommand::Replay(args) => replay::run(&args, context),
+        DriveSubcommand::Detach(args) => detach::run(&args, context),
     }
 }

@@ -24,7 +24,7 @@ Examples:
   trimtab history | tail -n 1      tab-separated unless on a terminal
 
 Unless standard output is a terminal, the columns are unix_ms (the start, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
-pub struct Args {
+pub struct HistoryArgs {
     /// Show only this filesystem: a mount point, or a directory on it.
     path: Option<PathBuf>,
     /// Show only events that began at or after this time: 2026-03-01, or 7d for the last seven
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 /// Prints the events.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
     let wish =

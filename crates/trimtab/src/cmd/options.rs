@@ -11,13 +11,13 @@ use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{BlkparseEvent, TraceFormat, TraceReadOptions, Volume};
-use trimtab_vssd::trace::Source;
-use trimtab_vssd::transport::{Transport, Wanted};
+use trimtab_vssd::trace::TraceSource;
+use trimtab_vssd::transport::{Transport, TransportChoice};
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
-pub struct Global {
+pub struct GlobalOptions {
     /// Print one JSON document on standard output instead of text.
     #[arg(long, global = true)]
     pub json: bool,
@@ -40,7 +40,7 @@ pub struct Global {
     pub store: Option<PathBuf>,
 }
 
-impl Global {
+impl GlobalOptions {
     /// The context of this invocation: output format, progress, consent.
     pub fn context(self) -> Context {
         let Self { json, quiet, plain, yes, label, store } = self;
@@ -107,7 +107,7 @@ impl ReadingArgs {
     /// # Errors
     /// A trace that cannot be opened or recognised.
     pub fn announce(&self, path: &Path, context: &Context) -> anyhow::Result<()> {
-        if let Some(format) = Source::open(path, &self.reading())?.format().filter(|_| self.format.is_none()) {
+        if let Some(format) = TraceSource::open(path, &self.reading())?.format().filter(|_| self.format.is_none()) {
             context.remark(&format!("{} is read as {format}: {}", path.display(), format.description()));
         }
         Ok(())
@@ -185,16 +185,16 @@ impl ValueEnum for Choice<Fsync> {
     }
 }
 
-impl ValueEnum for Choice<Wanted> {
+impl ValueEnum for Choice<TransportChoice> {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self(Wanted::Best), Self(Wanted::Only(Transport::Ublk)), Self(Wanted::Only(Transport::Device))]
+        &[Self(TransportChoice::Best), Self(TransportChoice::Only(Transport::Ublk)), Self(TransportChoice::Only(Transport::Device))]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
-            Wanted::Best => PossibleValue::new("auto").help("The best one available"),
-            Wanted::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
-            Wanted::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
+            TransportChoice::Best => PossibleValue::new("auto").help("The best one available"),
+            TransportChoice::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
+            TransportChoice::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cmd::options::Choice;
 use crate::postmark::config::{self, THREADS_MAX};
-use crate::postmark::{self, Request};
+use crate::postmark::{self, PostmarkRequest};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -24,7 +24,7 @@ Examples:
   printf 'set location /mnt/ssd\\nset number 10000\\nrun\\nquit\\n' | trimtab postmark
   trimtab postmark --fsync close --threads 4    type commands at the prompt
   trimtab postmark --json old.conf              print the runs as JSON, without the classic report")]
-pub struct Args {
+pub struct PostmarkArgs {
     /// Read commands from this file [default: .pmrc, if it exists].
     config: Option<PathBuf>,
     /// Make written files durable: never, or before closing each one.
@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 /// Runs the session.
-pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let Args { config, fsync, direct, threads, rate, keep } = args;
-    postmark::run(&Request { config, fsync: fsync.0, direct, threads, rate, keep }, context)
+pub fn run(args: PostmarkArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let PostmarkArgs { config, fsync, direct, threads, rate, keep } = args;
+    postmark::run(&PostmarkRequest { config, fsync: fsync.0, direct, threads, rate, keep }, context)
 }

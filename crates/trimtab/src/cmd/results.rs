@@ -14,7 +14,7 @@ mod studies;
 
 use crate::report::study::Surroundings;
 use crate::store::{self, Reference, RunId, Store, StoreError};
-use crate::study::record::Restored;
+use crate::study::record::StoredStudies;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -35,36 +35,36 @@ Examples:
   trimtab results rerun last
   trimtab results report last~1 last --output both.html
   trimtab results export --output results.json")]
-pub struct Args {
+pub struct ResultsArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ResultsAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    List(list::Args),
-    Show(show::Args),
-    Compare(compare::Args),
-    Report(report::Args),
-    Export(export::Args),
-    Import(import::Args),
-    Add(add::Args),
-    Rerun(rerun::Args),
-    Delete(delete::Args),
+enum ResultsAction {
+    List(list::ResultsListArgs),
+    Show(show::ResultsShowArgs),
+    Compare(compare::ResultsCompareArgs),
+    Report(report::ResultsReportArgs),
+    Export(export::ResultsExportArgs),
+    Import(import::ResultsImportArgs),
+    Add(add::ResultsAddArgs),
+    Rerun(rerun::ResultsRerunArgs),
+    Delete(delete::ResultsDeleteArgs),
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::List(args) => list::run(args, context),
-        Action::Show(args) => show::run(args, context),
-        Action::Compare(args) => compare::run(args, context),
-        Action::Report(args) => report::run(args, context),
-        Action::Export(args) => export::run(args, context),
-        Action::Import(args) => import::run(args, context),
-        Action::Add(args) => add::run(args, context),
-        Action::Rerun(args) => rerun::run(args, context),
-        Action::Delete(args) => delete::run(args, context),
+        ResultsAction::List(args) => list::run(args, context),
+        ResultsAction::Show(args) => show::run(args, context),
+        ResultsAction::Compare(args) => compare::run(args, context),
+        ResultsAction::Report(args) => report::run(args, context),
+        ResultsAction::Export(args) => export::run(args, context),
+        ResultsAction::Import(args) => import::run(args, context),
+        ResultsAction::Add(args) => add::run(args, context),
+        ResultsAction::Rerun(args) => rerun::run(args, context),
+        ResultsAction::Delete(args) => delete::run(args, context),
     }
 }
 
@@ -98,12 +98,12 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
 }
 
 /// A stored study of one target, or of several targets studied together.
-struct Kept {
+struct StoredStudy {
     id: RunId,
-    restored: Restored,
+    restored: StoredStudies,
 }
 
-impl Kept {
+impl StoredStudy {
     /// Context for rendering the study.
     fn around(&self) -> Surroundings {
         Surroundings { kept: Some(self.id.short()), months: self.restored.months.clone().map(Box::new), ..Surroundings::default() }
@@ -111,7 +111,7 @@ impl Kept {
 }
 
 /// Loads the study that `reference` names, with its runs; `None` if it names no study.
-fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
+fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<StoredStudy>> {
     let reference = &store.resolve(reference)?;
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
@@ -123,7 +123,7 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
         },
     };
     let (id, record) = found;
-    Ok(Some(Kept { id, restored: Restored::of(&record, |run| store.load(run))? }))
+    Ok(Some(StoredStudy { id, restored: StoredStudies::of(&record, |run| store.load(run))? }))
 }
 
 /// Parses `KEY=VALUE`.

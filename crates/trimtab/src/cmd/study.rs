@@ -7,14 +7,14 @@ mod three;
 pub use output::print;
 
 use crate::cmd::options::SafetyArgs;
-use crate::drives::below::Below;
+use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::report;
-use crate::report::file::Place;
+use crate::report::file::OverwriteMode;
 use crate::report::study::Surroundings;
 use crate::store;
 use crate::study::checkpoint::{Checkpoints, StoreCheckpoints};
-use crate::study::real::{Alone, Possibilities, RealRig};
+use crate::study::real::{FilesystemLock, Possibilities, RealRig};
 use crate::study::record;
 use crate::study::run::{self, MeasuredRequest};
 use crate::target_spec::TargetSpec;
@@ -65,7 +65,7 @@ Examples:
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth of the published sizes, once: under a minute
   trimtab study --full --yes /home   the published sizes; remounts without asking")]
-pub struct Args {
+pub struct StudyArgs {
     /// Study a directory, or a modelled drive: drive:NAME or drive:FILE.toml [default: compare
     /// three modelled drives: the SandForce drive of the articles, a current SATA drive and a
     /// current NVMe drive].
@@ -102,7 +102,7 @@ pub struct Args {
     /// (months of use), tuning (effect of data and settings), assumptions (which one changes the
     /// answer) [default: all; with --quick without assumptions].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
-    questions: Vec<Question>,
+    questions: Vec<QuestionArg>,
     /// Continue an interrupted study with the same settings; finished runs are not repeated. On a
     /// directory, only runs on this filesystem count, mounted as it is now and filled to within 3
     /// % of its present fill.
@@ -127,20 +127,20 @@ pub struct Args {
 
 /// Questions that a study answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Question {
+enum QuestionArg {
     Deleting,
     Ageing,
     Tuning,
     Assumptions,
 }
 
-impl Args {
+impl StudyArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         MountScope::of_targets(self.target.as_deref())
     }
 
-    fn asks(&self, question: Question) -> bool {
+    fn asks(&self, question: QuestionArg) -> bool {
         self.questions.is_empty() || self.questions.contains(&question)
     }
 
@@ -159,7 +159,7 @@ impl Args {
         let given =
             [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some()), ("--aged-size", self.aged_size.is_some())];
         let hint = "on a directory a study measures only deleting, on the filesystem as it is; 'trimtab bench age' ages a real drive";
-        let question = self.questions.iter().find(|question| **question != Question::Deleting);
+        let question = self.questions.iter().find(|question| **question != QuestionArg::Deleting);
         let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));
         match option {
             Some(option) => Err(UsageError::new(format!("{option} is for modelled drives, and {target} is a directory")).hint(hint).into()),
@@ -169,7 +169,7 @@ impl Args {
 }
 
 /// Opens the store of finished runs, from which an interrupted study resumes.
-fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
+fn checkpoints(args: &StudyArgs, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
     match StoreCheckpoints::open(context, target, args.resume) {
         Ok(kept) => {
             if args.resume {
@@ -185,7 +185,7 @@ fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<B
 }
 
 /// Runs the study, keeps the runs, prints the report.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     each_once(&args.policies)?;
     crate::store::check(context)?;
     if let Some(report) = &args.report {
@@ -213,7 +213,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => {}
     }
     // Before mount options are read: another study may have changed them.
-    let _alone = Alone::on(&path)?;
+    let _alone = FilesystemLock::on(&path)?;
     nobody_changes_it(&args.reach())?;
     let mut possibilities = Possibilities::find(&path)?;
     let (policies, remarks) = possibilities.named(&args.policies);
@@ -251,7 +251,7 @@ const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns"
 
 /// Predicts months of use on the twin of the measured drive. A failure is reported and
 /// returns `None`; the measured runs stay.
-fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::StoredTwin, Vec<String>)) -> Option<TwinMonths> {
+fn months_of(args: &StudyArgs, context: &Context, path: &Path, twin: (twins::StoredTwin, Vec<String>)) -> Option<TwinMonths> {
     let (kept, doubts) = twin;
     let twin = kept.drive.twin.as_ref()?;
     let typical_trims =
@@ -284,7 +284,7 @@ fn found(kept: &twins::StoredTwin) -> String {
 /// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
 /// unless exactly one solid-state drive is below.
 fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
-    let below = Below::of_path(&Root::live().ok()?, path).ok()?;
+    let below = UnderlyingDrive::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || match crate::twin::learn::command(&below, path) {
         Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
         Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
@@ -317,7 +317,7 @@ fn each_once(policies: &[String]) -> Result<(), UsageError> {
 
 /// The requested scale; without a request the default, or a quick study where the default
 /// needs consent that cannot be given.
-fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow::Result<(Scale, Vec<Job>)> {
+fn scale(args: &StudyArgs, context: &Context, path: &Path, policies: usize) -> anyhow::Result<(Scale, Vec<Job>)> {
     let chosen = match (args.quick, args.full) {
         (true, _) => QUICK,
         (_, true) => FULL,
@@ -344,7 +344,13 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
 
 /// Keeps the runs of one or more studies, writes the report, prints the answer, and returns
 /// the exit status.
-fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<TwinMonths>, began: Instant) -> anyhow::Result<ExitCode> {
+fn conclude(
+    args: &StudyArgs,
+    context: &Context,
+    studies: &[Study],
+    months: Option<TwinMonths>,
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
     let complete = studies.iter().all(|study| study.complete);
     if !complete && studies.iter().all(Study::is_empty) {
         context.remark(NOTHING_FINISHED);
@@ -377,18 +383,18 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<Tw
 
 /// Writes the report as one HTML file and returns its path. A failure does not affect the
 /// stored runs.
-fn write_report(args: &Args, context: &Context, verdicts: &[Verdict<'_>], around: &Surroundings) -> anyhow::Result<Option<PathBuf>> {
+fn write_report(args: &StudyArgs, context: &Context, verdicts: &[Verdict<'_>], around: &Surroundings) -> anyhow::Result<Option<PathBuf>> {
     if verdicts.iter().all(|verdict| verdict.study().is_empty()) {
         return Ok(None);
     }
     write_html(args, context, &report::study::document(verdicts, around)).map(Some)
 }
 
-fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {
+fn write_html(args: &StudyArgs, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {
     let html = report::html::render(document);
     let (path, place) = match &args.report {
-        Some(path) => (path.clone(), if args.force { Place::Replace } else { Place::New }),
-        None => (store::path(context)?.with_file_name("trimtab-study.html"), Place::Free),
+        Some(path) => (path.clone(), if args.force { OverwriteMode::Replace } else { OverwriteMode::New }),
+        None => (store::path(context)?.with_file_name("trimtab-study.html"), OverwriteMode::Free),
     };
     report::file::write(&path, html.as_bytes(), place)
         .context("the report could not be written, but the runs are kept ('trimtab results list')")

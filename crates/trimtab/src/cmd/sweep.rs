@@ -2,11 +2,11 @@
 
 use crate::drives::crew;
 use crate::report;
-use crate::report::file::Place;
+use crate::report::file::OverwriteMode;
 use crate::sweep::calibrate::{self, Calibration};
-use crate::sweep::directory::{Directory, Part, Shard};
+use crate::sweep::directory::{Directory, ResultTable, Shard};
 use crate::sweep::estimate::Estimate;
-use crate::sweep::progress::Progress;
+use crate::sweep::progress::SweepProgress;
 use crate::sweep::run::{self, RunOptions};
 use crate::sweep::{self, csv, parquet};
 use anyhow::Context as _;
@@ -49,13 +49,13 @@ Examples:
   trimtab sweep merge a b --output all
   trimtab sweep report out                          write trimtab-sweep.html, which opens offline
   trimtab sweep export out --output cells.csv")]
-pub struct Args {
+pub struct SweepArgs {
     #[command(subcommand)]
-    action: Action,
+    action: SweepAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum SweepAction {
     /// Show the cells of a plan, and the time and memory that they need. Stores nothing.
     Plan(PlanArgs),
     /// Run the cells of a plan on all processors, and store each as it finishes.
@@ -124,7 +124,7 @@ pub struct ExportArgs {
     directory: PathBuf,
     /// Write this format.
     #[arg(long, value_enum, default_value = "csv")]
-    format: Format,
+    format: SweepFormat,
     /// Write this table.
     #[arg(long, value_enum, default_value = "cells")]
     table: TableArg,
@@ -162,7 +162,7 @@ pub struct ReportArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum SweepFormat {
     /// One line per cell.
     Csv,
     /// Columns, with the plan in the metadata.
@@ -181,11 +181,11 @@ enum TableArg {
 }
 
 impl TableArg {
-    const fn part(self) -> Part {
+    const fn part(self) -> ResultTable {
         match self {
-            Self::Cells => Part::Cells,
-            Self::Series => Part::Series,
-            Self::Histograms => Part::Histograms,
+            Self::Cells => ResultTable::Cells,
+            Self::Series => ResultTable::Series,
+            Self::Histograms => ResultTable::Histograms,
         }
     }
 
@@ -199,15 +199,15 @@ impl TableArg {
 }
 
 /// Runs the subcommand.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     match &args.action {
-        Action::Plan(args) => plan(args, context),
-        Action::Run(args) => run_cells(args, context),
-        Action::Merge(args) => merge(args, context),
-        Action::Status(args) => status(args, context),
-        Action::Report(args) => write_report(args, context),
-        Action::Export(args) => export(args, context),
+        SweepAction::Plan(args) => plan(args, context),
+        SweepAction::Run(args) => run_cells(args, context),
+        SweepAction::Merge(args) => merge(args, context),
+        SweepAction::Status(args) => status(args, context),
+        SweepAction::Report(args) => write_report(args, context),
+        SweepAction::Export(args) => export(args, context),
     }
 }
 
@@ -248,7 +248,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// Reports the progress of a sweep. A failed cell sets the exit status of a failure.
 fn say(context: &Context, path: &Path, directory: &Directory, rows: &[SweepRow]) -> anyhow::Result<ExitCode> {
-    let progress = Progress::of(path, directory, rows);
+    let progress = SweepProgress::of(path, directory, rows);
     context.report("sweep.status", 1, &progress, || progress.text())?;
     Ok(if progress.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -285,8 +285,8 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
             .hint(format!("add keep = [\"{name}\"] to the plan"))
     })?;
     let bytes = match args.format {
-        Format::Csv => csv::file(&columns)?,
-        Format::Parquet => parquet::file(&columns, &directory.provenance()?)?,
+        SweepFormat::Csv => csv::file(&columns)?,
+        SweepFormat::Parquet => parquet::file(&columns, &directory.provenance()?)?,
     };
     write_to(
         &args.output,
@@ -299,7 +299,7 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, rows) = begun(&args.directory)?;
-    let columns = directory.columns(Part::Cells, &rows).unwrap_or_default();
+    let columns = directory.columns(ResultTable::Cells, &rows).unwrap_or_default();
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     if let Some(unknown) =
         args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))
@@ -324,7 +324,7 @@ fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &
         trimtab_linux::output::write_stdout(bytes)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let place = if force { Place::Replace } else { Place::New };
+    let place = if force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = report::file::write(output, bytes, place).with_context(|| format!("cannot write {}", output.display()))?;
     context.remark(&format!("{what}: {}", written.display()));
     Ok(ExitCode::SUCCESS)

@@ -1,8 +1,8 @@
 //! `trimtab trim PATH…`.
 
 use crate::report;
-use crate::trim::outcome::{Failed, exit_code, refusal};
-use crate::trim::{self, Done, Request, TrimMode};
+use crate::trim::outcome::{TrimFailure, exit_code, refusal};
+use crate::trim::{self, ManualTrimOutcome, ManualTrimRequest, TrimMode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -49,7 +49,7 @@ not counted); 130 interrupted.";
 /// Arguments of `trimtab trim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct TrimArgs {
     /// Trim the filesystems of these mount points or directories.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     paths: Vec<PathBuf>,
@@ -91,10 +91,10 @@ pub struct Args {
     restart: bool,
 }
 
-impl Args {
-    fn resolve(&self) -> anyhow::Result<Request> {
+impl TrimArgs {
+    fn resolve(&self) -> anyhow::Result<ManualTrimRequest> {
         let how = TrimMode::of(&self.policy, self.finish_within, self.min_extent)?;
-        Ok(Request {
+        Ok(ManualTrimRequest {
             paths: self.paths.clone(),
             all: self.all,
             window: self.window,
@@ -128,13 +128,13 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
 
 /// Trims and prints the report, then the failures. The worst comes last and sets the exit
 /// status.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let Done { mut report, failed: mut errors } = trim::run(&args.resolve()?, context)?;
+pub fn run(args: &TrimArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let ManualTrimOutcome { mut report, failed: mut errors } = trim::run(&args.resolve()?, context)?;
     let alone = report.filesystems.is_empty() && report.passed_by.is_empty() && errors.len() == 1;
     errors.sort_by_key(|(_, error)| error.is::<TrimBlockedError>());
     errors.reverse();
     if !alone {
-        let failed = |(path, error): &(PathBuf, anyhow::Error)| Failed { path: path.display().to_string(), why: one_line(error) };
+        let failed = |(path, error): &(PathBuf, anyhow::Error)| TrimFailure { path: path.display().to_string(), why: one_line(error) };
         report.failed = errors.iter().map(failed).collect();
         context.report("trim", 1, &report, || report::trim::text(&report))?;
     }

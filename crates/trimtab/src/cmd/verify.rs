@@ -35,7 +35,7 @@ device or all, or TRIM does damage, 4 not proved (old data remains, not sent yet
 /// Arguments of `trimtab verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct VerifyArgs {
     /// Test the filesystem of this directory.
     path: PathBuf,
     /// Free this much; the same amount is written and kept next to it.
@@ -54,7 +54,7 @@ pub struct Args {
     safety: SafetyArgs,
 }
 
-impl Args {
+impl VerifyArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         MountScope::Paths(vec![self.path.clone()])
@@ -62,7 +62,7 @@ impl Args {
 }
 
 /// Runs the test, prints the result, and exits with the verdict's status.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     const SIZE_MIN: Bytes = Bytes(2 << 20);
     const SIZE_MAX: Bytes = Bytes(4 << 30);
     if args.size < SIZE_MIN || args.size > SIZE_MAX {

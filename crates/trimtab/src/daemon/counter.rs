@@ -23,14 +23,14 @@ pub enum WriteCounter {
     /// The `stat` files of the devices.
     Devices(Vec<PathBuf>),
     /// The drive's own, through smartctl.
-    Smart(Smart),
+    Smart(SmartCounter),
     /// None.
     None,
 }
 
 /// The last reading of a drive.
 #[derive(Debug)]
-pub struct Smart {
+pub struct SmartCounter {
     node: PathBuf,
     asked: Option<Instant>,
     last: Option<(Bytes, Bytes)>,
@@ -52,7 +52,7 @@ impl WriteCounter {
         let smart = || {
             let drives: Vec<_> = stack.drives().collect();
             let [drive] = drives[..] else { return None };
-            Some(Self::Smart(Smart { node: node_of(&drive.name).into(), asked: None, last: None }))
+            Some(Self::Smart(SmartCounter { node: node_of(&drive.name).into(), asked: None, last: None }))
         };
         let found = match choice {
             CounterChoice::Auto => filesystem().or_else(devices),
@@ -99,7 +99,7 @@ impl WriteCounter {
     }
 }
 
-impl Smart {
+impl SmartCounter {
     fn read(&mut self) -> Option<(Bytes, Bytes)> {
         if self.asked.is_none_or(|asked| asked.elapsed() >= SMART_EVERY) {
             self.asked = Some(Instant::now());

@@ -12,7 +12,7 @@ const STATE_BYTES_MAX: u64 = 1 << 20;
 /// The saved state of one filesystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Remembered {
+pub struct FilesystemState {
     /// Version of the file's format.
     pub version: u32,
     /// Policy of this state. Another policy starts over, but continues a pass in progress.
@@ -32,7 +32,7 @@ pub struct Remembered {
     pub last_pass_unix_s: Option<u64>,
 }
 
-impl Remembered {
+impl FilesystemState {
     /// From a policy's state.
     #[must_use]
     pub fn of(policy: &str, state: PolicyState, forget: bool) -> Self {
@@ -91,26 +91,26 @@ impl StateFile {
     /// Reads the state; empty without a file. An unusable file is set aside, and the second value
     /// is a message about it.
     #[must_use]
-    pub fn load(&self) -> (Remembered, Option<String>) {
+    pub fn load(&self) -> (FilesystemState, Option<String>) {
         let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
-            Ok(bytes) => match serde_json::from_slice::<Remembered>(&bytes) {
+            Ok(bytes) => match serde_json::from_slice::<FilesystemState>(&bytes) {
                 Ok(found) if found.version == 1 => return (found, None),
                 Ok(found) => format!("it has version {}, and this program knows version 1", found.version),
                 Err(error) => error.to_string(),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return (Remembered::default(), None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (FilesystemState::default(), None),
             Err(error) => error.to_string(),
         };
         let aside = beneath::set_aside(&self.0, &[]);
         let kept = aside.map_or_else(|error| format!("it cannot be set aside: {error}"), |to| format!("it is kept as {}", to.display()));
         (
-            Remembered::default(),
+            FilesystemState::default(),
             Some(format!("the state in {} cannot be used: {why}; {kept}, and the policy starts over", self.0.display())),
         )
     }
 
     /// Saves atomically: after a crash, the file is the old or the new one.
-    pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
+    pub fn save(&self, remembered: &FilesystemState) -> io::Result<()> {
         let text = serde_json::to_vec(remembered)?;
         let directory = Dir::open_or_make(self.0.parent().unwrap_or(Path::new("/")))?;
         directory.write_atomically(self.0.file_name().unwrap_or_default(), PRIVATE_FILE, |file| file.write_all(&text))
@@ -126,8 +126,8 @@ mod tests {
         let mut state = PolicyState::default();
         state.set("written.last", 70);
         state.set("written.since", 5);
-        let remembered = Remembered::of("adaptive", state, false).with_counter("device", "boot 1");
-        let last = |r: Remembered| (r.state().get("written.last"), r.state().get("written.since"));
+        let remembered = FilesystemState::of("adaptive", state, false).with_counter("device", "boot 1");
+        let last = |r: FilesystemState| (r.state().get("written.last"), r.state().get("written.since"));
         assert_eq!(last(remembered.clone().for_counter("device", true, "boot 1")), (Some(70), Some(5)));
         assert_eq!(last(remembered.clone().for_counter("device", true, "boot 2")), (Some(0), Some(5)));
         assert_eq!(last(remembered.clone().for_counter("device", false, "boot 2")), (Some(70), Some(5)));
@@ -138,19 +138,19 @@ mod tests {
     fn load_returns_what_was_saved_and_sets_rubbish_aside() {
         let directory = tempfile::tempdir().unwrap();
         let file = StateFile::new(directory.path(), "xfs-1");
-        assert_eq!(file.load(), (Remembered::default(), None));
+        assert_eq!(file.load(), (FilesystemState::default(), None));
         let mut state = PolicyState::default();
         state.set("sweep.next", 5);
-        let remembered = Remembered::of("idle", state.clone(), true).with_last_pass(Some(1_800_000_000));
+        let remembered = FilesystemState::of("idle", state.clone(), true).with_last_pass(Some(1_800_000_000));
         file.save(&remembered).unwrap();
         assert_eq!(file.load(), (remembered, None));
         assert_eq!(file.load().0.state(), state);
         for (rubbish, kept) in [(&b"{\"version\":1"[..], "state-xfs-1.json.set-aside-1"), (b"\0", "state-xfs-1.json.set-aside-2")] {
             std::fs::write(&file.0, rubbish).unwrap();
             let (remembered, said) = file.load();
-            assert!(remembered == Remembered::default() && said.as_ref().is_some_and(|said| said.contains(kept)), "{said:?}");
+            assert!(remembered == FilesystemState::default() && said.as_ref().is_some_and(|said| said.contains(kept)), "{said:?}");
             assert_eq!(std::fs::read(directory.path().join(kept)).unwrap(), rubbish, "what was there is kept");
-            assert_eq!(file.load(), (Remembered::default(), None), "it is said once");
+            assert_eq!(file.load(), (FilesystemState::default(), None), "it is said once");
         }
     }
 }

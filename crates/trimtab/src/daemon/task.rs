@@ -6,8 +6,8 @@ use super::counter::WriteCounter;
 use super::iops_limit::IopsLimit;
 use super::metrics::Figures;
 use super::selection::{is_steered, never_runs};
-use super::state::{Remembered, StateFile};
-use crate::history::{Ending, History, Pass};
+use super::state::{FilesystemState, StateFile};
+use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ const KNOBS_EVERY: Duration = Duration::from_secs(2);
 
 /// State shared by all tasks.
 #[derive(Debug)]
-pub struct Common {
+pub struct TaskContext {
     /// Directory of the state.
     pub state: PathBuf,
     /// Store of the passes.
@@ -60,7 +60,7 @@ pub struct Common {
 
 /// One filesystem.
 pub struct Task {
-    common: Arc<Common>,
+    common: Arc<TaskContext>,
     control: Arc<Control>,
     rule: Rule,
     fs: Filesystem,
@@ -71,7 +71,7 @@ pub struct Task {
     file: StateFile,
     saved: Instant,
     /// The state saved last.
-    remembered: Remembered,
+    remembered: FilesystemState,
     boot: String,
     forget: bool,
     /// Start or resumption of the present pass.
@@ -115,7 +115,7 @@ fn to_journal() -> bool {
 impl Task {
     /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or cannot
     /// be trimmed.
-    pub fn open(common: Arc<Common>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
+    pub fn open(common: Arc<TaskContext>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
         let mut fs = Filesystem::open(mount_point)?;
         anyhow::ensure!(fs.mount().id == mount_id, "{} was remounted in between", mount_point.display());
         let shown = mount_point.display().to_string();
@@ -221,37 +221,37 @@ impl Task {
                 break "asked to stop".to_owned();
             }
             match self.turn() {
-                Next::Again => {}
-                Next::Until(instant) => self.control.sleep_until(instant),
-                Next::Sleep => self.control.sleep(Duration::MAX),
-                Next::Over(why) => break why,
+                TaskStep::Again => {}
+                TaskStep::Until(instant) => self.control.sleep_until(instant),
+                TaskStep::Sleep => self.control.sleep(Duration::MAX),
+                TaskStep::Over(why) => break why,
             }
             if self.common.shutting_down && !self.driver.running() {
                 break "the system is shutting down".to_owned();
             }
         };
         if self.driver.running() && self.started.is_some() {
-            self.end_pass(Ending::Stopped(why));
+            self.end_pass(PassEnd::Stopped(why));
         }
         self.save();
     }
 
     /// Asks the policy once, and carries out its answer.
-    fn turn(&mut self) -> Next {
+    fn turn(&mut self) -> TaskStep {
         let was_running = self.driver.running();
         if !was_running && !self.answers() {
-            return Next::Until(unix_now().saturating_add(CHECK_EVERY));
+            return TaskStep::Until(unix_now().saturating_add(CHECK_EVERY));
         }
         // Only checks existence; windows are read when a pass begins.
         if !was_running && let Err(errno) = self.fs.file() {
             self.gone.store(true, Ordering::Relaxed);
-            return Next::Over(std::io::Error::from(errno).to_string());
+            return TaskStep::Over(std::io::Error::from(errno).to_string());
         }
         let world = self.world();
         let forced = self.control.take_forced();
         if let Some(until) = self.hold {
             if !forced && !world.shutting_down && unix_now() < until {
-                return Next::Until(until);
+                return TaskStep::Until(until);
             }
             self.hold = None;
             if was_running {
@@ -267,28 +267,28 @@ impl Task {
         // Each pass has its own account.
         let next_one = running && follows && !self.driver.another_follows();
         if next_one && self.hold.is_none() {
-            self.end_pass(Ending::Complete);
+            self.end_pass(PassEnd::Complete);
         }
         if (running && !was_running) || next_one {
             // The first window comes from the last reading and may be gone; then nothing is
             // discarded there. New windows have higher addresses.
             if let Err(error) = self.fs.refresh() {
                 self.gone.store(true, Ordering::Relaxed);
-                return Next::Over(format!("{error:#}"));
+                return TaskStep::Over(format!("{error:#}"));
             }
             self.begin_pass(if next_one { "begins another pass, which was requested" } else { "begins a pass" });
         }
         let next = match action {
             Action::Trim(request) => self.trim(world, request),
-            Action::WaitUntil(instant) if self.common.shutting_down => Next::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
-            Action::Nothing if self.common.shutting_down => Next::Over("nothing to do".to_owned()),
-            Action::WaitUntil(instant) => Next::Until(instant),
-            Action::Nothing => Next::Sleep,
+            Action::WaitUntil(instant) if self.common.shutting_down => TaskStep::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
+            Action::Nothing if self.common.shutting_down => TaskStep::Over("nothing to do".to_owned()),
+            Action::WaitUntil(instant) => TaskStep::Until(instant),
+            Action::Nothing => TaskStep::Sleep,
         };
         if !running && was_running && self.hold.is_none() {
-            self.end_pass(Ending::Complete);
+            self.end_pass(PassEnd::Complete);
         }
-        if !matches!(next, Next::Again) {
+        if !matches!(next, TaskStep::Again) {
             self.pause(&next);
         }
         // Saved from the first turn on, so that later writes count even if this process is killed.
@@ -329,10 +329,10 @@ impl Task {
 
     /// Closes the filesystem, so that it can be unmounted, and for a long pause restores the
     /// device's limit.
-    fn pause(&mut self, next: &Next) {
+    fn pause(&mut self, next: &TaskStep) {
         self.fs.release();
         let soon = unix_now().saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
-        let short = matches!(next, Next::Until(instant) if *instant <= soon);
+        let short = matches!(next, TaskStep::Until(instant) if *instant <= soon);
         // Many short pauses in a row count as a long one.
         if !short || self.trimmed.elapsed() > LONG_PAUSE {
             self.unlimit();
@@ -355,7 +355,7 @@ impl Task {
         say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
     }
 
-    fn trim(&mut self, world: CallerState, request: TrimRequest) -> Next {
+    fn trim(&mut self, world: CallerState, request: TrimRequest) -> TaskStep {
         let locks = loop {
             match DriveLocks::take(self.fs.stack(), &run_directory()) {
                 Ok(locks) => break locks,
@@ -363,8 +363,8 @@ impl Task {
                     self.fs.release();
                     self.control.sleep(BUSY_RETRY);
                 }
-                Err(error) if error.is::<DriveBusyError>() => return Next::Again,
-                Err(error) => return Next::Over(format!("{error:#}")),
+                Err(error) if error.is::<DriveBusyError>() => return TaskStep::Again,
+                Err(error) => return TaskStep::Over(format!("{error:#}")),
             }
         };
         self.recover_limits();
@@ -382,7 +382,7 @@ impl Task {
                 if self.saved.elapsed() >= SAVE_EVERY {
                     self.save();
                 }
-                Next::Again
+                TaskStep::Again
             }
         }
     }
@@ -394,34 +394,34 @@ impl Task {
         }
     }
 
-    fn refused(&mut self, tried: TrimWindow, reason: WindowRefusal, then: RefusalAction) -> Next {
+    fn refused(&mut self, tried: TrimWindow, reason: WindowRefusal, then: RefusalAction) -> TaskStep {
         let which = format!("{} at {}", Bytes(tried.len), tried.start);
         if !std::mem::replace(&mut self.refused, then == RefusalAction::Again) {
             say(&format!("{}: {which} was refused: {reason}", self.shown));
         }
         match then {
-            RefusalAction::Again => Next::Again,
+            RefusalAction::Again => TaskStep::Again,
             RefusalAction::LeftOut => {
                 say(&format!("{}: {which} is skipped in this pass", self.shown));
-                Next::Again
+                TaskStep::Again
             }
             RefusalAction::GiveUp => self.leave_alone(),
             RefusalAction::Never => {
                 self.gone.store(reason.is_gone(), Ordering::Relaxed);
-                Next::Over(reason.to_string())
+                TaskStep::Over(reason.to_string())
             }
         }
     }
 
     /// Pauses for a drive that fails everywhere. The pass continues here later, or when the user
     /// requests it.
-    fn leave_alone(&mut self) -> Next {
+    fn leave_alone(&mut self) -> TaskStep {
         let wait = Nanos(HOLD_FIRST.0.saturating_mul(1 << self.holds.min(10)).min(HOLD_LAST.0));
         self.holds += 1;
         let until = unix_now().saturating_add(wait);
         self.hold = Some(until);
-        self.end_pass(Ending::Stopped(format!("the drive fails; paused for {wait}")));
-        Next::Until(until)
+        self.end_pass(PassEnd::Stopped(format!("the drive fails; paused for {wait}")));
+        TaskStep::Until(until)
     }
 
     /// Adds the last request to the figures.
@@ -436,13 +436,13 @@ impl Task {
         figures.wait_seconds_max = figures.wait_seconds_max.max(self.account.wait_during.map_or(0.0, Nanos::as_secs_f64));
     }
 
-    fn end_pass(&mut self, ending: Ending) {
+    fn end_pass(&mut self, ending: PassEnd) {
         let missing = self.fs.stack().missing(self.fs.root()).map(|layer| layer.title());
         let ending = match missing {
-            Some(name) if ending == Ending::Complete => Ending::Stopped(format!("{name} is gone; its last discards are unknown")),
+            Some(name) if ending == PassEnd::Complete => PassEnd::Stopped(format!("{name} is gone; its last discards are unknown")),
             _ => ending,
         };
-        let complete = ending == Ending::Complete;
+        let complete = ending == PassEnd::Complete;
         if complete {
             let before = (self.account.discards.clone(), self.account.trimming);
             self.account.finish(&mut self.fs);
@@ -461,7 +461,7 @@ impl Task {
         }
         let policy = &self.rule.policy;
         let pass =
-            Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
+            TrimPass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
         match self.common.history.save(&self.fs, &pass).context("cannot write the history") {
             Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
             Err(error) => say(&format!("{}: {error:#}", self.shown)),
@@ -480,11 +480,11 @@ impl Task {
         self.save();
     }
 
-    fn summary(&self, account: &Account, ending: &Ending, took: Nanos) -> String {
+    fn summary(&self, account: &Account, ending: &PassEnd, took: Nanos) -> String {
         let what = match ending {
-            Ending::Complete if account.refusals.is_empty() => "pass complete".to_owned(),
-            Ending::Complete => format!("pass over, {} requests refused", account.refusals.len()),
-            Ending::Stopped(why) => format!("pass stopped ({why}), continues later"),
+            PassEnd::Complete if account.refusals.is_empty() => "pass complete".to_owned(),
+            PassEnd::Complete => format!("pass over, {} requests refused", account.refusals.len()),
+            PassEnd::Stopped(why) => format!("pass stopped ({why}), continues later"),
         };
         let sent = account
             .discards
@@ -497,7 +497,7 @@ impl Task {
 
     fn save(&mut self) {
         self.saved = Instant::now();
-        let remembered = Remembered::of(self.rule.policy.name(), self.driver.policy().state(), self.forget);
+        let remembered = FilesystemState::of(self.rule.policy.name(), self.driver.policy().state(), self.forget);
         let last_pass = self.figures.lock().unwrap_or_else(PoisonError::into_inner).last_pass_unix_s;
         let remembered = remembered.with_counter(self.counter.name(), &self.boot).with_last_pass(last_pass);
         if remembered == self.remembered {
@@ -525,7 +525,7 @@ impl Task {
 }
 
 /// The step after a turn.
-enum Next {
+enum TaskStep {
     /// Ask the policy again at once.
     Again,
     /// Ask again at this time.

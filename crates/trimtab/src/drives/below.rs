@@ -20,7 +20,7 @@ const QUEUE_DEPTH_DEFAULT: u32 = 128;
 
 /// The drive below a place.
 #[derive(Clone, Debug)]
-pub struct Below {
+pub struct UnderlyingDrive {
     /// Properties reported by the drive.
     pub reported: ReportedProperties,
     /// Its model, or a description.
@@ -46,7 +46,7 @@ pub struct Below {
     pub notes: Vec<String>,
 }
 
-impl Below {
+impl UnderlyingDrive {
     /// Finds the drive below `path`.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ fn notes(stack: &Stack, bus: Option<Bus>) -> Vec<String> {
 }
 
 /// Capacity, for write limits.
-impl Below {
+impl UnderlyingDrive {
     /// The drive's capacity.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn loop_device_is_not_the_drive_below() {
         let (dir, root) = machine("virtio0/block/vda", &[("queue/nr_requests", "256"), ("serial", "a1")]);
-        let drive = Below::of_path(&root, Path::new("/")).unwrap();
+        let drive = UnderlyingDrive::of_path(&root, Path::new("/")).unwrap();
         assert_eq!((drive.model.as_str(), drive.which.as_str(), drive.is_of_a_model), ("virtio-blk", "a1", false));
         let at = dir.path().join("sys/devices/virtual/block/loop0");
         for (name, value) in
@@ -248,7 +248,7 @@ mod tests {
         let mounts = "20 1 8:0 / / rw - ext4 /dev/vda rw\n21 20 7:0 / /mnt rw - ext4 /dev/loop0 rw\n";
         fs::write(dir.path().join("proc/self/mountinfo"), mounts).unwrap();
         fs::create_dir_all(dir.path().join("mnt")).unwrap();
-        let through = Below::of_path(&root, Path::new("/mnt")).unwrap();
+        let through = UnderlyingDrive::of_path(&root, Path::new("/mnt")).unwrap();
         assert_eq!(through.model, "loop device over ima ge on virtio-blk");
         assert_eq!(through.which, "a1 /srv/ima\nge");
         assert_eq!(through.reported.capacity_bytes, 512_000);
@@ -269,25 +269,26 @@ mod tests {
             ("device/rev", "1.0"),
         ];
         let (_dir, root) = machine(sata, &all);
-        let below = Below::of_path(&root, Path::new("/")).unwrap();
+        let below = UnderlyingDrive::of_path(&root, Path::new("/")).unwrap();
         assert!(below.volatile_cache, "assumed if unknown");
         for (says, volatile) in [("write back\n", true), ("write through\n", false)] {
             let (_dir, root) = machine(sata, &[&all[..], &[("queue/write_cache", says)]].concat());
-            assert_eq!(Below::of_path(&root, Path::new("/")).unwrap().volatile_cache, volatile);
+            assert_eq!(UnderlyingDrive::of_path(&root, Path::new("/")).unwrap().volatile_cache, volatile);
         }
         assert_eq!((below.model.as_str(), below.firmware.as_deref(), below.fs_type.as_deref()), ("ACME SSD", Some("1.0"), Some("ext4")));
         let trim = Some(TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 });
-        let expected = ReportedProperties { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let expected =
+            ReportedProperties { capacity_bytes: 512_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
         assert_eq!(below.reported, expected);
         let (_dir, root) = machine(sata, &[("queue/rotational", "1")]);
-        let error = Below::of_path(&root, Path::new("/")).unwrap_err().to_string();
+        let error = UnderlyingDrive::of_path(&root, Path::new("/")).unwrap_err().to_string();
         assert!(error.contains("sda below / is a disk"), "{error}");
     }
 
     #[test]
     fn rotational_virtual_disk_is_called_virtual() {
         let (_dir, root) = machine("virtio0/block/vda", &[("queue/rotational", "1"), ("queue/nr_requests", "256")]);
-        let below = Below::of_path(&root, Path::new("/")).unwrap();
+        let below = UnderlyingDrive::of_path(&root, Path::new("/")).unwrap();
         assert_eq!((below.reported.trim, below.reported.queue_depth), (None, 256));
         assert!(below.notes[0].contains("virtual disk"), "{:?}", below.notes);
     }

@@ -10,7 +10,7 @@ const UNKNOWN: u64 = 1 << 30;
 
 /// Memory for all cells together.
 #[derive(Debug)]
-pub struct Budget {
+pub struct MemoryBudget {
     total: u64,
     left: Mutex<u64>,
     given_back: Condvar,
@@ -18,12 +18,12 @@ pub struct Budget {
 
 /// A part of the budget, returned on drop.
 #[derive(Debug)]
-pub struct Part<'a> {
-    of: &'a Budget,
+pub struct MemoryShare<'a> {
+    of: &'a MemoryBudget,
     bytes: u64,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// The budget of this machine at present.
     pub fn of_this_machine() -> Self {
         let available = trimtab_linux::host::processes::available_memory().map_or(UNKNOWN, |available| available.0);
@@ -41,7 +41,7 @@ impl Budget {
     }
 
     /// Waits for `bytes`; `None` if they exceed the budget.
-    pub fn take(&self, bytes: u64) -> Option<Part<'_>> {
+    pub fn take(&self, bytes: u64) -> Option<MemoryShare<'_>> {
         if bytes > self.total {
             return None;
         }
@@ -50,11 +50,11 @@ impl Budget {
             left = self.given_back.wait(left).unwrap_or_else(PoisonError::into_inner);
         }
         *left -= bytes;
-        Some(Part { of: self, bytes })
+        Some(MemoryShare { of: self, bytes })
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for MemoryShare<'_> {
     fn drop(&mut self) {
         *self.of.left.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
         self.of.given_back.notify_all();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn take_never_exceeds_budget() {
-        let budget = Budget::new(100);
+        let budget = MemoryBudget::new(100);
         assert!(budget.take(101).is_none());
         let (under_way, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {

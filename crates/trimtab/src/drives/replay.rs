@@ -24,12 +24,12 @@ use trimtab_sim::runner::recorder::{Recorder, RunRecording};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::replay::{self, ReplayOutcome};
 use trimtab_sim::trace::TraceReadOptions;
-use trimtab_vssd::trace::Source;
+use trimtab_vssd::trace::TraceSource;
 use trimtab_vssd::trace::timing::Timing;
 
 /// Request for a replay.
 #[derive(Debug)]
-pub struct Request {
+pub struct ReplayRequest {
     /// The trace's file.
     pub trace: PathBuf,
     /// The drive as the user named it.
@@ -37,7 +37,7 @@ pub struct Request {
     /// Another capacity with the same over-provisioning.
     pub size: Option<Bytes>,
     /// Policies, each replayed on a new drive.
-    pub policies: Vec<Trim>,
+    pub policies: Vec<TrimSource>,
     /// Percentage of the drive that is written once beforehand.
     pub fill: u64,
     /// Rest of the drive afterwards.
@@ -52,9 +52,9 @@ pub struct Request {
 
 /// The recorded TRIMs, or a policy.
 #[derive(Clone, Debug)]
-pub struct Trim(pub Option<PolicySpec>);
+pub struct TrimSource(pub Option<PolicySpec>);
 
-impl FromStr for Trim {
+impl FromStr for TrimSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,7 +65,7 @@ impl FromStr for Trim {
     }
 }
 
-impl std::fmt::Display for Trim {
+impl std::fmt::Display for TrimSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Some(policy) => f.pad(&policy.to_string()),
@@ -78,7 +78,13 @@ impl std::fmt::Display for Trim {
 pub type Outcomes = Vec<(String, ReplayOutcome)>;
 
 /// Replays the trace under each policy. Each run is kept as soon as it is finished.
-pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context, mut keep: impl FnMut(&Run)) -> anyhow::Result<Outcomes> {
+pub fn run(
+    request: &ReplayRequest,
+    drive: &Drive,
+    spec: &DriveSpec,
+    context: &Context,
+    mut keep: impl FnMut(&Run),
+) -> anyhow::Result<Outcomes> {
     let few = few::superblocks(&drive.spec, spec);
     if let Some(warning) = &few {
         context.remark(&warning.text);
@@ -100,9 +106,9 @@ pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context
 }
 
 /// The outcome of a policy, the recording, and deviations from the trace.
-type Replayed = (ReplayOutcome, RunRecording, Vec<String>);
+type PolicyReplay = (ReplayOutcome, RunRecording, Vec<String>);
 
-fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -> anyhow::Result<Replayed> {
+fn replay(request: &ReplayRequest, spec: &DriveSpec, trim: &TrimSource, context: &Context) -> anyhow::Result<PolicyReplay> {
     let interface = Interface::of(spec);
     let mut drive = model::build(spec, request.seed)?;
     let filled = fill(drive.as_mut(), &interface, request.fill)?;
@@ -110,7 +116,7 @@ fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -
     let (mut recorder, mut warnings) = (Recorder::new(filled.1), Vec::new());
     recorder.begin_phase("replay", filled.1);
     let outcome = replay::outcome(drive, interface, trim.0.as_ref(), request.timing, filled, interrupt::requested, |replay| {
-        let mut source = Source::open(&request.trace, &request.reading)?;
+        let mut source = TraceSource::open(&request.trace, &request.reading)?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
             let event = event?;
@@ -155,7 +161,7 @@ fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> an
 }
 
 /// The header of the run, before it starts.
-fn header(request: &Request, drive: &Drive, trim: &Trim) -> RunHeader {
+fn header(request: &ReplayRequest, drive: &Drive, trim: &TrimSource) -> RunHeader {
     let mut settings = vec![Field::new("trace", request.trace.display().to_string()), Field::new("fill", request.fill.to_string())];
     settings.extend(request.timing.setting().map(|(key, value)| Field::new(key, value)));
     settings.extend(request.size.map(|size| Field::new("capacity-bytes", size.0.to_string())));

@@ -3,7 +3,7 @@
 pub mod traced;
 
 use crate::store::recipe::starts_now;
-use traced::Traced;
+use traced::TraceInput;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::run::{Run, TargetKind};
@@ -11,15 +11,15 @@ use trimtab_sim::runner::RunEnd;
 pub use trimtab_sim::simulate::{Addresses, Amount, Watcher, loops};
 
 /// What to simulate.
-pub type Plan = trimtab_sim::simulate::SimulationPlan<Traced>;
+pub type DriveSimulationPlan = trimtab_sim::simulate::SimulationPlan<TraceInput>;
 /// A workload.
-pub type Load = trimtab_sim::simulate::SimulationLoad<Traced>;
+pub type DriveLoad = trimtab_sim::simulate::SimulationLoad<TraceInput>;
 
 /// A watcher without progress; signals end the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
+pub struct SilentWatcher;
 
-impl Watcher for Unwatched {
+impl Watcher for SilentWatcher {
     fn stopped(&self) -> bool {
         interrupt::requested()
     }
@@ -29,7 +29,7 @@ impl Watcher for Unwatched {
 ///
 /// # Errors
 /// Settings are invalid for this drive; a trace cannot be read.
-pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, RunEnd)> {
+pub fn run(spec: &DriveSpec, label: &str, plan: &DriveSimulationPlan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, RunEnd)> {
     // The run starts here.
     let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
     let mut simulated = trimtab_sim::simulate::run(spec, plan, watcher)?;
@@ -53,13 +53,20 @@ mod tests {
     use trimtab_vssd::trace::timing::Timing;
 
     fn addresses(mix: Mix) -> Addresses {
-        Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimPattern::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
+        Addresses {
+            pattern: Pattern::Uniform,
+            mix,
+            trims_of: TrimPattern::All,
+            sizes: vec![(4096, 1)],
+            queue_depth: 8,
+            span_permille: 1000,
+        }
     }
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> DriveSimulationPlan {
+        DriveSimulationPlan {
             name: "random".into(),
-            load: Load::Synthetic(addresses(Mix::default())),
+            load: DriveLoad::Synthetic(addresses(Mix::default())),
             data: DataClass::Random,
             fill_permille: 1000,
             until_written: Some(Amount::Capacities(2.0)),
@@ -105,8 +112,8 @@ mod tests {
     }
 
     fn crystal(trim: &str) -> Run {
-        let plan = Plan {
-            load: Load::Crystal("size=64MiB:passes=1:pass=64MiB:small-pass=2MiB".parse().unwrap()),
+        let plan = DriveSimulationPlan {
+            load: DriveLoad::Crystal("size=64MiB:passes=1:pass=64MiB:small-pass=2MiB".parse().unwrap()),
             fill_permille: 0,
             until_written: Some(Amount::Capacities(4.0)),
             trim: Some(trim.parse().unwrap()),
@@ -141,8 +148,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
-        let plan = |until_written, path: &std::path::Path| Plan {
-            load: Load::Trace(Traced { path: path.to_owned(), reading: TraceReadOptions::default(), timing: Timing::Recorded }),
+        let plan = |until_written, path: &std::path::Path| DriveSimulationPlan {
+            load: DriveLoad::Trace(TraceInput { path: path.to_owned(), reading: TraceReadOptions::default(), timing: Timing::Recorded }),
             fill_permille: 0,
             until_written,
             ..plan()
@@ -170,8 +177,12 @@ mod tests {
         let spec = model::sized(drives::load("nvme-tlc-500gb").unwrap().spec, Some(Bytes(20 << 30))).unwrap();
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                Plan { load: Load::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let said = |run: &Run, code: &str| run.warnings.iter().any(|warning| warning.code == code);
@@ -194,8 +205,12 @@ mod tests {
         let (geometry, nand) = (flash.geometry.clone(), flash.nand.clone());
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                Plan { load: Load::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let early = sequential(5.0);
@@ -222,8 +237,12 @@ mod tests {
         flash.life_throttle = Some(rule);
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
-            let plan =
-                Plan { load: Load::Synthetic(load), until_written: Some(Amount::Capacities(capacities)), fill_permille: 0, ..plan() };
+            let plan = DriveSimulationPlan {
+                load: DriveLoad::Synthetic(load),
+                until_written: Some(Amount::Capacities(capacities)),
+                fill_permille: 0,
+                ..plan()
+            };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let steady = |run: &Run| run.metrics.iter().find(|metric| metric.name == "write.rate.steady").map(|metric| metric.samples[0]);
@@ -237,7 +256,7 @@ mod tests {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         flash.trim.supported = false;
-        let with = |trim: &str| run(&spec, "x", &Plan { trim: Some(trim.parse().unwrap()), ..plan() }, &mut ());
+        let with = |trim: &str| run(&spec, "x", &DriveSimulationPlan { trim: Some(trim.parse().unwrap()), ..plan() }, &mut ());
         assert!(with("batched").err().unwrap().to_string().contains("does not support TRIM"));
         assert!(with("none").is_ok());
     }
@@ -245,7 +264,7 @@ mod tests {
     #[test]
     fn endless_workload_is_refused() {
         let mut reads = plan();
-        reads.load = Load::Synthetic(addresses(Mix { read_percent: 100, trim_percent: 0 }));
+        reads.load = DriveLoad::Synthetic(addresses(Mix { read_percent: 100, trim_percent: 0 }));
         assert!(run(&small(), "x", &reads, &mut ()).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The default directory of twins: `twins` next to the store of results.
 
 use super::{Drive, from_file};
-use crate::drives::below::Below;
+use crate::drives::below::UnderlyingDrive;
 use crate::store::{self, recipe};
 use anyhow::Context as _;
 use std::io::ErrorKind;
@@ -48,14 +48,14 @@ pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
 
 /// Identifies the unit of a drive's model, as a hash.
 #[must_use]
-pub fn which(below: &Below) -> String {
+pub fn which(below: &UnderlyingDrive) -> String {
     recipe::hash(&below.which)
 }
 
 /// The name for a twin of a real drive: its model, plus digits of the unit if another unit's
 /// twin has that name.
 #[must_use]
-pub fn name(context: &Context, below: &Below) -> String {
+pub fn name(context: &Context, below: &UnderlyingDrive) -> String {
     let name = identifier(&below.model);
     let which = which(below);
     let another = |kept: &StoredTwin| {
@@ -132,7 +132,7 @@ pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
 /// The latest twin of the drive, or else of another unit of its model, and reasons why it may
 /// not fit.
 #[must_use]
-pub fn of(context: &Context, below: &Below) -> Option<(StoredTwin, Vec<String>)> {
+pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec<String>)> {
     let which = which(below);
     let order = |kept: &StoredTwin| {
         let origin = kept.origin().filter(|origin| origin.model == below.model)?;
@@ -147,7 +147,7 @@ pub fn of(context: &Context, below: &Below) -> Option<(StoredTwin, Vec<String>)>
 
 /// Differences between the drive and the one that was learned.
 #[must_use]
-pub fn mismatches(origin: &Origin, drive: &Drive, below: &Below) -> Vec<String> {
+pub fn mismatches(origin: &Origin, drive: &Drive, below: &UnderlyingDrive) -> Vec<String> {
     let mut notes = Vec::new();
     if origin.model != below.model {
         notes.push(format!("the twin was learned from {}, but this is {}", origin.model, below.model));

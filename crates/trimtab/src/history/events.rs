@@ -1,7 +1,7 @@
 //! Events: what was applied and trimmed on this machine.
 
 use super::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
-use crate::apply::{self, System, What};
+use crate::apply::{self, PolicyChangeKind, System};
 use crate::store::{Filter, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use trimtab_sim::run::{Field, Run};
 
 /// One applied policy, undo or trim.
 #[derive(Debug, Serialize)]
-pub struct Event {
+pub struct HistoryEvent {
     pub unix_ms: u64,
     pub what: &'static str,
     pub path: String,
@@ -42,7 +42,7 @@ pub struct Event {
 /// Events, oldest first.
 #[derive(Debug, Serialize)]
 pub struct Events {
-    pub events: Vec<Event>,
+    pub events: Vec<HistoryEvent>,
 }
 
 /// Filter for events.
@@ -66,7 +66,7 @@ impl Events {
         let store = wish.sysroot.map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
         // Filtering by filesystem needs more than the newest trims.
         events.extend(trimmed(&store, wish.since_unix_ms, wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
-        let fits = |event: &Event| {
+        let fits = |event: &HistoryEvent| {
             wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
         };
         events.retain(fits);
@@ -80,17 +80,17 @@ impl Events {
 }
 
 /// The filesystem to show.
-struct Wanted {
+struct FilesystemQuery {
     /// Present or past mount points.
     mount_points: Vec<String>,
     /// Id, if the filesystem is mounted and on a block device.
     fs_id: Option<String>,
 }
 
-impl Wanted {
+impl FilesystemQuery {
     /// Compares ids if both have one: a filesystem can move to another mount point, and another
     /// one can take its place.
-    fn is_of(&self, event: &Event) -> bool {
+    fn is_of(&self, event: &HistoryEvent) -> bool {
         match (&self.fs_id, &event.fs_id) {
             (Some(wanted), Some(id)) => wanted == id,
             _ => self.mount_points.contains(&event.path),
@@ -98,7 +98,7 @@ impl Wanted {
     }
 }
 
-impl From<&Path> for Wanted {
+impl From<&Path> for FilesystemQuery {
     fn from(path: &Path) -> Self {
         Self { mount_points: vec![path.display().to_string()], fs_id: None }
     }
@@ -106,7 +106,7 @@ impl From<&Path> for Wanted {
 
 /// The filesystem at `path`. If `path` no longer exists, the filesystem once mounted there;
 /// if it is an unmounted mount point of fstab, that one.
-fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
+fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
     let named = match ResolvedObject::look_up(path) {
@@ -128,18 +128,18 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
     // The named mount may show only part of the filesystem and be covered by another mount.
     same.sort_by_key(|other| other.id != mount.id);
     let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
-    Ok(Wanted { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
+    Ok(FilesystemQuery { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
 }
 
-fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
+fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
     let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
     let system = System::new(sysroot, None).with_context(|| format!("cannot access {shown}"))?;
-    let one = |event: apply::Event| Event {
+    let one = |event: apply::PolicyChange| HistoryEvent {
         unix_ms: event.unix_ms,
         what: match event.what {
-            What::Applied => "applied",
-            What::Undone => "undone",
-            What::PutBack => "put back",
+            PolicyChangeKind::Applied => "applied",
+            PolicyChangeKind::Undone => "undone",
+            PolicyChangeKind::PutBack => "put back",
         },
         path: event.path.display().to_string(),
         policy: event.policy,
@@ -156,7 +156,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
 }
 
 /// The newest trims.
-fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<Event>> {
+fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<HistoryEvent>> {
     if !store.try_exists().with_context(|| format!("cannot access {}", store.display()))? {
         return Ok(Vec::new());
     }
@@ -170,11 +170,11 @@ fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Re
     store.list(&filter)?.into_iter().map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short()))).collect()
 }
 
-fn of_run(run: &Run, id: String) -> Event {
+fn of_run(run: &Run, id: String) -> HistoryEvent {
     let discards = run.phases.first().and_then(|phase| phase.discards.as_ref());
     let refused = discards.map_or(0, |d| d.refused.count);
     let by = Field::find(&run.settings, BY).unwrap_or("daemon");
-    Event {
+    HistoryEvent {
         unix_ms: run.started_unix_ms,
         what: "trimmed",
         path: run.target_label.clone(),

@@ -4,19 +4,19 @@
 use trimtab_linux::doctor::{RemedyAction, Tables, kept_options};
 
 /// A program and its arguments.
-pub type Line = Vec<String>;
+pub type CommandLine = Vec<String>;
 
-fn line(program: &str, options: &[&str], words: &[&str]) -> Line {
+fn line(program: &str, options: &[&str], words: &[&str]) -> CommandLine {
     [&[program], options, words].concat().into_iter().map(str::to_owned).collect()
 }
 
-fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]) -> Line {
+fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]) -> CommandLine {
     [program.to_owned()].into_iter().chain(options).chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
 /// The programs that perform the action, if any.
 #[must_use]
-pub fn command_lines(action: &RemedyAction) -> Vec<Line> {
+pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, keep } => {
             let options = ["--allow-discards"].into_iter().chain(persistent.then_some("--persistent")).map(str::to_owned);
@@ -47,7 +47,7 @@ pub fn command_lines(action: &RemedyAction) -> Vec<Line> {
 
 /// The programs that undo the action, if any. Repeats the options now in force that a refresh
 /// would drop.
-pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<Line> {
+pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, .. } => {
             let options = persistent.then(|| "--persistent".to_owned()).into_iter().chain(kept_options(tables, name));
@@ -62,15 +62,15 @@ pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<Line> {
 /// Commands that reload a table.
 pub struct Reload {
     /// Prints the active table.
-    pub table: Line,
+    pub table: CommandLine,
     /// Prints the inactive table.
-    pub inactive: Line,
+    pub inactive: CommandLine,
     /// Loads a table from standard input.
-    pub load: Line,
+    pub load: CommandLine,
     /// Activates the loaded table.
-    pub resume: Line,
+    pub resume: CommandLine,
     /// Discards the inactive table.
-    pub clear: Line,
+    pub clear: CommandLine,
 }
 
 /// Commands that reload the same table, read-only if the mapping is.
@@ -89,7 +89,7 @@ pub fn reload(name: &str, read_only: bool) -> Reload {
 mod tests {
     use super::*;
 
-    fn shown(lines: &[Line]) -> Vec<String> {
+    fn shown(lines: &[CommandLine]) -> Vec<String> {
         lines.iter().map(|line| line.join(" ")).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Fixes the doctor's findings for one path, lowest layer first, with a confirmation for each
 //! step; then verifies the result.
 
-use super::{Mending, can_be_taken_back, told};
+use super::{MendRun, can_be_taken_back, told};
 use crate::daemon::config::Config;
 use crate::daemon::selection;
 use anyhow::{Context as _, ensure};
@@ -25,7 +25,7 @@ const PROOF_SIZE: Bytes = Bytes(4 << 20);
 /// Outcome of one remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RemedyOutcome {
     Done,
     Declined,
     /// Only displayed.
@@ -34,10 +34,10 @@ pub enum Outcome {
 
 /// A remedy and its outcome.
 #[derive(Debug, Serialize)]
-pub struct Mended {
+pub struct RemedyResult {
     pub code: &'static str,
     pub text: String,
-    pub outcome: Outcome,
+    pub outcome: RemedyOutcome,
     /// Actions performed or planned.
     pub does: Vec<String>,
     /// Steps of the remedy that a person must do.
@@ -50,34 +50,34 @@ pub struct Mended {
 
 /// Result of the final proof.
 #[derive(Debug, Serialize)]
-pub struct Proved {
+pub struct ProofResult {
     pub verdict: Option<verify::verdict::VerdictKind>,
     pub text: String,
 }
 
 /// Outcome of the whole run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct FixReport {
     pub subject: String,
     pub dry_run: bool,
-    pub steps: Vec<Mended>,
-    pub proof: Option<Proved>,
+    pub steps: Vec<RemedyResult>,
+    pub proof: Option<ProofResult>,
     /// Steps left for a person, in order.
     pub by_hand: Vec<RemedyStep>,
     pub diagnosis: Diagnosis,
 }
 
 /// Fixes one path, or only plans it; proves the result.
-pub fn run(path: &Path, dry_run: bool, reserve: Option<Bytes>, context: &Context) -> anyhow::Result<Report> {
+pub fn run(path: &Path, dry_run: bool, reserve: Option<Bytes>, context: &Context) -> anyhow::Result<FixReport> {
     let mut steps = Vec::new();
     let diagnosis = if dry_run { planned(path, &mut steps)? } else { mended(path, context, &mut steps)? };
-    let any = steps.iter().any(|step| step.outcome == Outcome::Done);
+    let any = steps.iter().any(|step| step.outcome == RemedyOutcome::Done);
     let reaches = diagnosis.verdict.kind == VerdictKind::Reaches && diagnosis.filesystem.is_some();
     let proof = (any && reaches).then(|| proof(path, reserve, context));
-    Ok(Report { subject: diagnosis.subject.clone(), dry_run, by_hand: by_hand(&steps, &diagnosis), steps, proof, diagnosis })
+    Ok(FixReport { subject: diagnosis.subject.clone(), dry_run, by_hand: by_hand(&steps, &diagnosis), steps, proof, diagnosis })
 }
 
-impl Report {
+impl FixReport {
     /// True if the proof shows that TRIM does not reach the drive, even if the diagnosis
     /// disagrees.
     pub fn is_disproved(&self) -> bool {
@@ -94,19 +94,19 @@ fn examined(path: &Path) -> anyhow::Result<Diagnosis> {
 
 /// Plans the steps that are possible now. Later steps become visible only after these are
 /// done.
-fn planned(path: &Path, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
+fn planned(path: &Path, steps: &mut Vec<RemedyResult>) -> anyhow::Result<Diagnosis> {
     let diagnosis = examined(path)?;
     for (finding, remedy) in diagnosis.actionable() {
         // A partition shares its drive's queue.
         if steps.iter().all(|step| step.remedy != remedy.steps) {
-            steps.push(of(finding, remedy, Outcome::Planned));
+            steps.push(of(finding, remedy, RemedyOutcome::Planned));
         }
     }
     Ok(diagnosis)
 }
 
-fn of(finding: &Finding, remedy: &Remedy, outcome: Outcome) -> Mended {
-    Mended {
+fn of(finding: &Finding, remedy: &Remedy, outcome: RemedyOutcome) -> RemedyResult {
+    RemedyResult {
         code: finding.code,
         text: finding.text.clone(),
         outcome,
@@ -118,7 +118,7 @@ fn of(finding: &Finding, remedy: &Remedy, outcome: Outcome) -> Mended {
 }
 
 /// Fixes the lowest fault, diagnoses again, and repeats. Returns the final diagnosis.
-fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
+fn mended(path: &Path, context: &Context, steps: &mut Vec<RemedyResult>) -> anyhow::Result<Diagnosis> {
     let mut mending = None;
     let mut subject = None;
     loop {
@@ -131,13 +131,13 @@ fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Re
         let Some((finding, remedy)) = next else { return Ok(diagnosis) };
         interrupt::check()?;
         let outcome = match consent::ask(context, &question(&diagnosis, finding, remedy))? {
-            true => Outcome::Done,
-            false => Outcome::Declined,
+            true => RemedyOutcome::Done,
+            false => RemedyOutcome::Declined,
         };
-        if outcome == Outcome::Done {
+        if outcome == RemedyOutcome::Done {
             let mending = match &mut mending {
                 Some(mending) => mending,
-                none => none.insert(Mending::begin(&diagnosis.subject)?),
+                none => none.insert(MendRun::begin(&diagnosis.subject)?),
             };
             carry_out(mending, remedy, context).with_context(|| failed(steps))?;
         }
@@ -145,14 +145,14 @@ fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Re
     }
 }
 
-fn failed(steps: &[Mended]) -> String {
-    match steps.iter().filter(|step| step.outcome == Outcome::Done).count() {
+fn failed(steps: &[RemedyResult]) -> String {
+    match steps.iter().filter(|step| step.outcome == RemedyOutcome::Done).count() {
         0 => "the step failed".to_owned(),
         _ => "the step failed, and those before it hold (trimtab doctor --undo undoes them)".to_owned(),
     }
 }
 
-fn carry_out(mending: &mut Mending, remedy: &Remedy, context: &Context) -> anyhow::Result<()> {
+fn carry_out(mending: &mut MendRun, remedy: &Remedy, context: &Context) -> anyhow::Result<()> {
     for action in &remedy.actions {
         mending.step(action, &|said| context.remark(said)).with_context(|| told(action).does)?;
     }
@@ -172,10 +172,10 @@ fn question(diagnosis: &Diagnosis, finding: &Finding, remedy: &Remedy) -> String
 
 /// Runs the proof of `trimtab verify` at minimum size. If the proof cannot run, the fix still
 /// counts as successful.
-fn proof(path: &Path, reserve: Option<Bytes>, context: &Context) -> Proved {
+fn proof(path: &Path, reserve: Option<Bytes>, context: &Context) -> ProofResult {
     match prove(path, reserve, context) {
-        Ok(proof) => Proved { text: proof.text, verdict: Some(proof.verdict) },
-        Err(error) => Proved { text: format!("no proof was made: {}", one_line(&error)), verdict: None },
+        Ok(proof) => ProofResult { text: proof.text, verdict: Some(proof.verdict) },
+        Err(error) => ProofResult { text: format!("no proof was made: {}", one_line(&error)), verdict: None },
     }
 }
 
@@ -197,10 +197,10 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
 }
 
 /// Manual steps of the applied remedies, and those of the final diagnosis.
-fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<RemedyStep> {
-    let done: Vec<&Mended> = steps.iter().filter(|step| step.outcome == Outcome::Done).collect();
+fn by_hand(steps: &[RemedyResult], diagnosis: &Diagnosis) -> Vec<RemedyStep> {
+    let done: Vec<&RemedyResult> = steps.iter().filter(|step| step.outcome == RemedyOutcome::Done).collect();
     let mut all: Vec<RemedyStep> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
-    let planned = |step: &RemedyStep| steps.iter().any(|one| one.outcome == Outcome::Planned && one.remedy.contains(step));
+    let planned = |step: &RemedyStep| steps.iter().any(|one| one.outcome == RemedyOutcome::Planned && one.remedy.contains(step));
     let left = diagnosis.to_do.iter().filter(|step| !planned(step)).cloned();
     all.extend(left.collect::<Vec<_>>());
     let mut once = Vec::new();

@@ -119,7 +119,7 @@ pub fn is_read_only(root: &Root, name: &str) -> bool {
 }
 
 /// A file is in its desired state if the plan contains no change.
-fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::Plan>>) -> SettingState {
+fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::ApplyPlan>>) -> SettingState {
     match System::mended().map_err(anyhow::Error::from).and_then(|system| plan(&system)) {
         Ok(plan) => SettingState::set(plan.is_none()),
         Err(error) => SettingState::Other(format!("{error:#}")),

@@ -30,18 +30,18 @@ use trimtab_linux::trim::resume::state_directory;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct MendRecord {
     version: u32,
     /// The changed mount point or device.
     subject: String,
     /// Time of the change, in milliseconds since 1970 UTC.
     unix_ms: u64,
-    steps: Vec<Step>,
+    steps: Vec<MendStep>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Step {
+struct MendStep {
     action: RemedyAction,
     /// Boot ID at the time of the change.
     boot: String,
@@ -60,7 +60,7 @@ struct Step {
     swap_priority: Option<i32>,
 }
 
-impl Step {
+impl MendStep {
     /// The swap area, with its priority, of a step whose process was killed between `swapoff` and
     /// `swapon`; `None` if the area is active.
     fn lost_area<'a>(&'a self, seen: &SettingState) -> Option<(&'a Path, i32)> {
@@ -105,7 +105,7 @@ impl Records {
                 Err(errno) => return Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", records.0.path().display())),
             }
         }
-        bail!(Busy)
+        bail!(MendBusyError)
     }
 
     fn try_lock(&self) -> Result<(), Errno> {
@@ -119,7 +119,7 @@ impl Records {
         rustix::io::fcntl_setfd(&self.0, FdFlags::empty())
     }
 
-    fn write(&self, number: u32, record: &Record) -> anyhow::Result<()> {
+    fn write(&self, number: u32, record: &MendRecord) -> anyhow::Result<()> {
         let name = numbered(number);
         let write = || {
             let dir = match self.0.open_dir(&name) {
@@ -136,24 +136,24 @@ impl Records {
 
 /// Another process is applying or undoing changes.
 #[derive(Debug)]
-struct Busy;
+struct MendBusyError;
 
-impl std::fmt::Display for Busy {
+impl std::fmt::Display for MendBusyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("another process of trimtab, or a program that one has started, is mending or undoing: wait for it")
     }
 }
 
-impl std::error::Error for Busy {}
+impl std::error::Error for MendBusyError {}
 
 /// One run of changes, recorded from its first step on.
-pub struct Mending {
+pub struct MendRun {
     records: Records,
     number: u32,
-    record: Record,
+    record: MendRecord,
 }
 
-impl Mending {
+impl MendRun {
     /// Begins a run for this mount point or device; fails if another run is active. Writes
     /// nothing before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
@@ -162,7 +162,7 @@ impl Mending {
         // Restore files that a killed process was replacing.
         apply::put_back_unfinished(&System::mended()?)?;
         let record =
-            Record { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
+            MendRecord { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
         Ok(Self { records, number, record })
     }
 
@@ -177,13 +177,13 @@ impl Mending {
             _ => None,
         };
         let boot = boot_id();
-        self.record.steps.push(Step { action: action.clone(), boot, identity, files, done: false, taking_back: false, swap_priority });
+        self.record.steps.push(MendStep { action: action.clone(), boot, identity, files, done: false, taking_back: false, swap_priority });
         self.records.write(self.number, &self.record)?;
         let outcome = perform(action, say);
         let last = self.record.steps.last_mut().context("the step was noted")?;
         match outcome {
             Ok(done) => {
-                *last = Step { action: done, done: true, ..last.clone() };
+                *last = MendStep { action: done, done: true, ..last.clone() };
                 self.records.write(self.number, &self.record)
             }
             Err(error) => {
@@ -207,7 +207,7 @@ impl Mending {
 
 /// Result of undoing the last run.
 #[derive(Debug)]
-pub struct TakenBack {
+pub struct MendUndo {
     /// The mount point or device of that run.
     pub subject: String,
     /// One line per step, last step first.
@@ -216,11 +216,11 @@ pub struct TakenBack {
 
 /// Undoes the last run, last step first; reverts only settings that still have the value they
 /// were given. With `dry_run`, only describes the steps.
-pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
+pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<MendUndo> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
         let number = records.numbers()?.last().copied().context("nothing to undo: nothing has been mended, or all of it is undone")?;
-        match records.read(&numbered(number), |record: &Record| record.version)? {
+        match records.read(&numbered(number), |record: &MendRecord| record.version)? {
             Some(record) => break (number, record),
             None => records.remove(&numbered(number))?,
         }
@@ -244,11 +244,16 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
     if !dry_run {
         records.remove(&numbered(number))?;
     }
-    Ok(TakenBack { subject: record.subject, lines })
+    Ok(MendUndo { subject: record.subject, lines })
 }
 
 /// Undoes a step and returns a description of the result. `begin` records the start.
-fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Result<()>, say: &dyn Fn(&str)) -> anyhow::Result<String> {
+fn take_back_step(
+    step: &MendStep,
+    dry_run: bool,
+    begin: impl FnOnce() -> anyhow::Result<()>,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<String> {
     let what = words::told(&step.action).does;
     let machine = Machine::read()?;
     if let Some(why) = why_not(step, &machine) {
@@ -270,7 +275,7 @@ fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Re
 }
 
 /// The reason for not undoing a step, if any.
-fn why_not(step: &Step, machine: &Machine) -> Option<String> {
+fn why_not(step: &MendStep, machine: &Machine) -> Option<String> {
     if !words::can_be_taken_back(&step.action) {
         return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
@@ -322,7 +327,7 @@ pub fn unfinished() -> Vec<String> {
         let Some(records) = Records::of_mendings(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for number in records.numbers()? {
-            let Some(record) = records.read(&numbered(number), |record: &Record| record.version)? else { continue };
+            let Some(record) = records.read(&numbered(number), |record: &MendRecord| record.version)? else { continue };
             all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
                 let what = words::told(&step.action).does;
                 format!("mending {} was killed at: {what}; trimtab doctor --undo undoes what it has done", record.subject)
@@ -337,8 +342,8 @@ pub fn unfinished() -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn step(action: RemedyAction) -> Step {
-        Step { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false, swap_priority: None }
+    fn step(action: RemedyAction) -> MendStep {
+        MendStep { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false, swap_priority: None }
     }
 
     #[test]
@@ -351,9 +356,9 @@ mod tests {
         assert_eq!(why_not(&switch("0", &now), &machine), None);
         assert!(why_not(&switch(&now, "0"), &machine).unwrap().contains("as it was before"));
         assert!(why_not(&switch("0", "1"), &machine).unwrap().contains("was changed since"));
-        let earlier = Step { boot: "another".into(), ..switch("0", &now) };
+        let earlier = MendStep { boot: "another".into(), ..switch("0", &now) };
         assert!(why_not(&earlier, &machine).unwrap().contains("started since"));
-        let another = Step { identity: "another".into(), ..switch("0", &now) };
+        let another = MendStep { identity: "another".into(), ..switch("0", &now) };
         assert!(why_not(&another, &machine).unwrap().contains("another one of that name"));
         let gone = step(RemedyAction::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
@@ -372,18 +377,18 @@ mod tests {
     #[test]
     fn swap_is_restored_only_after_kill_between_programs() {
         let machine = Machine::read().unwrap();
-        let done = Step { swap_priority: Some(7), ..step(RemedyAction::SwapDiscard { device: "/dev/no-such-area".into() }) };
+        let done = MendStep { swap_priority: Some(7), ..step(RemedyAction::SwapDiscard { device: "/dev/no-such-area".into() }) };
         // The object was removed after the step.
         assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
-        let killed = [Step { done: false, ..done.clone() }, Step { taking_back: true, ..done.clone() }];
+        let killed = [MendStep { done: false, ..done.clone() }, MendStep { taking_back: true, ..done.clone() }];
         for killed in killed {
             assert_eq!(killed.lost_area(&SettingState::Gone), Some((Path::new("/dev/no-such-area"), 7)));
             assert_eq!(killed.lost_area(&SettingState::Hidden), None);
             assert_eq!(why_not(&killed, &machine), None);
-            assert!(why_not(&Step { boot: "another".into(), ..killed }, &machine).unwrap().contains("started since"));
+            assert!(why_not(&MendStep { boot: "another".into(), ..killed }, &machine).unwrap().contains("started since"));
         }
         let without = serde_json::json!({ "action": { "what": "timer" }, "boot": "", "identity": "", "files": null, "done": true });
-        assert_eq!(serde_json::from_value::<Step>(without).unwrap().swap_priority, None, "as notes were written before");
+        assert_eq!(serde_json::from_value::<MendStep>(without).unwrap().swap_priority, None, "as notes were written before");
     }
 
     #[test]
@@ -412,9 +417,9 @@ mod tests {
     fn a_record_reads_as_it_was_written() {
         let steps =
             vec![step(RemedyAction::Timer), step(RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
-        let record = Record { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };
+        let record = MendRecord { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };
         let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap().steps, record.steps);
-        assert!(serde_json::from_str::<Record>(&text.replace("allow-discards", "anything")).is_err());
+        assert_eq!(serde_json::from_str::<MendRecord>(&text).unwrap().steps, record.steps);
+        assert!(serde_json::from_str::<MendRecord>(&text.replace("allow-discards", "anything")).is_err());
     }
 }

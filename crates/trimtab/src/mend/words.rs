@@ -8,7 +8,7 @@ use trimtab_linux::doctor::RemedyAction;
 
 /// Description of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ActionDescription {
     /// The change, as commands where possible.
     pub does: String,
     /// Cost or risk of the change.
@@ -19,8 +19,8 @@ pub struct Told {
 
 /// Describes this action.
 #[must_use]
-pub fn told(action: &RemedyAction) -> Told {
-    Told { does: does(action), costs: costs(action), lasts: lasts(action) }
+pub fn told(action: &RemedyAction) -> ActionDescription {
+    ActionDescription { does: does(action), costs: costs(action), lasts: lasts(action) }
 }
 
 fn does(action: &RemedyAction) -> String {

@@ -15,9 +15,9 @@ pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
 /// Announces the phases of a run, and its transactions as dots.
 ///
 /// Errors of the output are ignored, as in the original.
-pub struct Announcer<'a>(Mutex<State<'a>>);
+pub struct Announcer<'a>(Mutex<AnnouncerState<'a>>);
 
-struct State<'a> {
+struct AnnouncerState<'a> {
     out: &'a mut (dyn Write + Send),
     seconds: Seconds<'a>,
     stamps: Stamps,
@@ -33,7 +33,7 @@ impl<'a> Announcer<'a> {
     pub fn new(out: &'a mut (dyn Write + Send), seconds: Seconds<'a>, transactions: u32) -> Self {
         // The original divides by zero for fewer than 10 transactions.
         let dot_every = (transactions / 10).max(1);
-        Self(Mutex::new(State { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
+        Self(Mutex::new(AnnouncerState { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
     }
 
     /// The four times of the report.
@@ -41,12 +41,12 @@ impl<'a> Announcer<'a> {
         self.state().stamps
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State<'a>> {
+    fn state(&self) -> std::sync::MutexGuard<'_, AnnouncerState<'a>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State<'_> {
+impl AnnouncerState<'_> {
     /// Prints a dot after the first transaction and after every further tenth.
     fn transactions_finished(&mut self, finished: u32) {
         while self.dots < finished.div_ceil(self.dot_every) {
@@ -113,14 +113,14 @@ impl<T: ?Sized> Events<T> for &Announcer<'_> {
 }
 
 /// A PostMark run with announced progress.
-pub struct Announced<'a, 'b> {
+pub struct AnnouncedRun<'a, 'b> {
     /// The run.
     pub run: Postmark,
     announcer: Option<&'b Announcer<'a>>,
     transactions: u32,
 }
 
-impl<'a, 'b> Announced<'a, 'b> {
+impl<'a, 'b> AnnouncedRun<'a, 'b> {
     /// Announces `run` to `announcer`, if there is one.
     pub fn new(run: Postmark, announcer: Option<&'b Announcer<'a>>) -> Self {
         Self { run, announcer, transactions: 0 }
@@ -136,7 +136,7 @@ impl<'a, 'b> Announced<'a, 'b> {
     }
 }
 
-impl FileWorkload for Announced<'_, '_> {
+impl FileWorkload for AnnouncedRun<'_, '_> {
     fn plan(&self) -> WorkloadPlan {
         self.run.plan()
     }
@@ -168,7 +168,7 @@ mod tests {
             now
         };
         let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
-        let mut workload = Announced::new(Postmark::new(settings).unwrap(), Some(&announcer));
+        let mut workload = AnnouncedRun::new(Postmark::new(settings).unwrap(), Some(&announcer));
         let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
         assert_eq!(outcome.end, trimtab_sim::runner::RunEnd::Complete);
         let stamps = announcer.stamps();
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn empty_transactions_are_announced_too() {
-        let settings = PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
+        let settings =
+            PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
         let (text, _) = output(&settings);
         assert_eq!(
             text,

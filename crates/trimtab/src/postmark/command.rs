@@ -1,7 +1,7 @@
 //! The lines of PostMark's command language: their parsing, and their extraction from a file
 //! or a terminal.
 
-use super::config::Setting;
+use super::config::PostmarkSetting;
 use std::io::{self, BufRead};
 
 /// Characters that are read at once; the rest of a longer line becomes the next line.
@@ -9,9 +9,9 @@ const LINE_MAX: usize = 254;
 
 /// A parsed line. The argument is what follows the name and one more character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command<'a> {
+pub enum PostmarkCommand<'a> {
     /// Change a setting.
-    Set(Setting, Option<&'a [u8]>),
+    Set(PostmarkSetting, Option<&'a [u8]>),
     /// Run; the report goes to a file.
     Run(Option<&'a [u8]>),
     /// Execute a file.
@@ -31,7 +31,7 @@ pub enum Command<'a> {
 /// Meaning of a command's name, before its argument is known.
 #[derive(Clone, Copy)]
 enum Name {
-    Set(Setting),
+    Set(PostmarkSetting),
     Run,
     Load,
     Show,
@@ -42,45 +42,53 @@ enum Name {
 /// The commands in the order of matching. Additions to the original come last, so that they
 /// change no line that it accepts.
 const COMMANDS: &[(&str, Name, &str)] = &[
-    ("set size", Name::Set(Setting::Size), "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
-    ("set number", Name::Set(Setting::Number), "N: files created before the transactions"),
-    ("set seed", Name::Set(Setting::Seed), "N: seed of the random numbers; the same seed gives the same operations"),
-    ("set transactions", Name::Set(Setting::Transactions), "N: transactions in a run"),
-    ("set location", Name::Set(Setting::Location), "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
-    ("set subdirectories", Name::Set(Setting::Subdirectories), "N: spread the files over N subdirectories of each location (2 or more)"),
-    ("set read", Name::Set(Setting::Read), "BYTES: size of a read call"),
-    ("set write", Name::Set(Setting::Write), "BYTES: size of a write call"),
-    ("set buffering", Name::Set(Setting::Buffering), "true or false: collect calls in a 4096-byte buffer, or one call per block"),
-    ("set bias read", Name::Set(Setting::BiasRead), "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
-    ("set bias create", Name::Set(Setting::BiasCreate), "0 to 10: tenths of transactions that create rather than delete; -1 for neither"),
-    ("set report", Name::Set(Setting::Report), "verbose or terse"),
+    ("set size", Name::Set(PostmarkSetting::Size), "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
+    ("set number", Name::Set(PostmarkSetting::Number), "N: files created before the transactions"),
+    ("set seed", Name::Set(PostmarkSetting::Seed), "N: seed of the random numbers; the same seed gives the same operations"),
+    ("set transactions", Name::Set(PostmarkSetting::Transactions), "N: transactions in a run"),
+    ("set location", Name::Set(PostmarkSetting::Location), "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
+    (
+        "set subdirectories",
+        Name::Set(PostmarkSetting::Subdirectories),
+        "N: spread the files over N subdirectories of each location (2 or more)",
+    ),
+    ("set read", Name::Set(PostmarkSetting::Read), "BYTES: size of a read call"),
+    ("set write", Name::Set(PostmarkSetting::Write), "BYTES: size of a write call"),
+    ("set buffering", Name::Set(PostmarkSetting::Buffering), "true or false: collect calls in a 4096-byte buffer, or one call per block"),
+    ("set bias read", Name::Set(PostmarkSetting::BiasRead), "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
+    (
+        "set bias create",
+        Name::Set(PostmarkSetting::BiasCreate),
+        "0 to 10: tenths of transactions that create rather than delete; -1 for neither",
+    ),
+    ("set report", Name::Set(PostmarkSetting::Report), "verbose or terse"),
     ("run", Name::Run, "[FILE]: run, and print the report or append it to FILE"),
     ("load", Name::Load, "FILE: execute the commands in FILE"),
     ("show", Name::Show, "[FILE]: show the settings, or append them to FILE"),
     ("help", Name::Help, "[START]: list all commands, or those that begin with START"),
     ("quit", Name::Quit, "end"),
-    ("set fsync", Name::Set(Setting::Fsync), "never or close: make written files durable before closing them"),
-    ("set direct", Name::Set(Setting::Direct), "true or false: bypass the page cache"),
-    ("set threads", Name::Set(Setting::Threads), "N: concurrent streams, each with its own files and seed"),
-    ("set rate", Name::Set(Setting::Rate), "N: start at most N transactions a second in each stream (0: no limit)"),
+    ("set fsync", Name::Set(PostmarkSetting::Fsync), "never or close: make written files durable before closing them"),
+    ("set direct", Name::Set(PostmarkSetting::Direct), "true or false: bypass the page cache"),
+    ("set threads", Name::Set(PostmarkSetting::Threads), "N: concurrent streams, each with its own files and seed"),
+    ("set rate", Name::Set(PostmarkSetting::Rate), "N: start at most N transactions a second in each stream (0: no limit)"),
 ];
 
 /// Parses a line: the first command whose full name is its prefix.
-pub fn parse(line: &[u8]) -> Command<'_> {
+pub fn parse(line: &[u8]) -> PostmarkCommand<'_> {
     if let Some(rest) = line.strip_prefix(b"!") {
-        return Command::Shell(rest);
+        return PostmarkCommand::Shell(rest);
     }
     let Some((name, command, _)) = COMMANDS.iter().find(|(name, ..)| line.starts_with(name.as_bytes())) else {
-        return Command::Unknown;
+        return PostmarkCommand::Unknown;
     };
     let argument = line.get(name.len() + 1..);
     match command {
-        Name::Set(setting) => Command::Set(*setting, argument),
-        Name::Run => Command::Run(argument),
-        Name::Load => Command::Load(argument),
-        Name::Show => Command::Show(argument),
-        Name::Help => Command::Help(argument),
-        Name::Quit => Command::Quit,
+        Name::Set(setting) => PostmarkCommand::Set(*setting, argument),
+        Name::Run => PostmarkCommand::Run(argument),
+        Name::Load => PostmarkCommand::Load(argument),
+        Name::Show => PostmarkCommand::Show(argument),
+        Name::Help => PostmarkCommand::Help(argument),
+        Name::Quit => PostmarkCommand::Quit,
     }
 }
 
@@ -93,7 +101,7 @@ pub fn help(start: &[u8]) -> String {
 
 /// A line as the original reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct InputLine {
     /// The line without its last character, whatever it is, and without anything after a NUL.
     pub text: Vec<u8>,
     /// The input ended without a newline, so the removed character was not one.
@@ -101,7 +109,7 @@ pub struct Line {
 }
 
 /// Reads the next line, or the next piece of a long one.
-pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<InputLine>> {
     let mut text = Vec::new();
     while text.len() < LINE_MAX && text.last() != Some(&b'\n') {
         let buffer = input.fill_buf()?;
@@ -121,7 +129,7 @@ pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
         text.truncate(nul);
     }
     text.pop();
-    Ok(Some(Line { text, cut_at_end }))
+    Ok(Some(InputLine { text, cut_at_end }))
 }
 
 #[cfg(test)]
@@ -131,16 +139,16 @@ mod tests {
 
     #[test]
     fn parse_uses_the_first_matching_command() {
-        assert_eq!(parse(b"run"), Command::Run(None));
-        assert_eq!(parse(b"runner"), Command::Run(Some(b"er")));
-        assert_eq!(parse(b"runx"), Command::Run(Some(b"")));
-        assert_eq!(parse(b"quitter"), Command::Quit);
-        assert_eq!(parse(b"set sizeX700 800"), Command::Set(Setting::Size, Some(b"700 800")));
-        assert_eq!(parse(b"set size500 600"), Command::Set(Setting::Size, Some(b"00 600")));
-        assert_eq!(parse(b"set bias create -1"), Command::Set(Setting::BiasCreate, Some(b"-1")));
-        assert_eq!(parse(b"!ls -l"), Command::Shell(b"ls -l"));
+        assert_eq!(parse(b"run"), PostmarkCommand::Run(None));
+        assert_eq!(parse(b"runner"), PostmarkCommand::Run(Some(b"er")));
+        assert_eq!(parse(b"runx"), PostmarkCommand::Run(Some(b"")));
+        assert_eq!(parse(b"quitter"), PostmarkCommand::Quit);
+        assert_eq!(parse(b"set sizeX700 800"), PostmarkCommand::Set(PostmarkSetting::Size, Some(b"700 800")));
+        assert_eq!(parse(b"set size500 600"), PostmarkCommand::Set(PostmarkSetting::Size, Some(b"00 600")));
+        assert_eq!(parse(b"set bias create -1"), PostmarkCommand::Set(PostmarkSetting::BiasCreate, Some(b"-1")));
+        assert_eq!(parse(b"!ls -l"), PostmarkCommand::Shell(b"ls -l"));
         for line in [&b""[..], b" show", b"SHOW", b"set", b"set bias", b"exit now", b"? "] {
-            assert_eq!(parse(line), Command::Unknown, "{line:?}");
+            assert_eq!(parse(line), PostmarkCommand::Unknown, "{line:?}");
         }
     }
 
@@ -160,14 +168,14 @@ mod tests {
         assert_eq!(help(b"zzz"), help(b""));
     }
 
-    fn lines(input: &[u8]) -> Vec<Line> {
+    fn lines(input: &[u8]) -> Vec<InputLine> {
         let mut input = input;
         std::iter::from_fn(|| read_line(&mut input).unwrap()).collect()
     }
 
     #[test]
     fn read_line_always_drops_the_last_character() {
-        let line = |text: &str, cut_at_end| Line { text: text.into(), cut_at_end };
+        let line = |text: &str, cut_at_end| InputLine { text: text.into(), cut_at_end };
         assert_eq!(lines(b"show\n\nquit"), [line("show", false), line("", false), line("qui", true)]);
         assert_eq!(lines(b"set report terse\r\n"), [line("set report terse\r", false)]);
         assert_eq!(lines(b"ab\0cd\n"), [line("a", false)]);

@@ -27,7 +27,7 @@ impl Location {
 
 /// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum PostmarkReportFormat {
     /// Fourteen lines.
     Verbose,
     /// One line of thirteen numbers.
@@ -36,13 +36,13 @@ pub enum Format {
 
 /// All settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct PostmarkConfig {
     /// The workload; its weights come from `locations` when a run starts.
     pub settings: PostmarkSettings,
     /// Directories for files; empty for the current directory.
     pub locations: Vec<Location>,
     /// Format of the report.
-    pub format: Format,
+    pub format: PostmarkReportFormat,
     /// When written files are made durable. Not in the original.
     pub fsync: Fsync,
     /// Bypass the page cache. Not in the original.
@@ -51,12 +51,12 @@ pub struct Config {
     pub threads: u32,
 }
 
-impl Default for Config {
+impl Default for PostmarkConfig {
     fn default() -> Self {
         Self {
             settings: PostmarkSettings::default(),
             locations: Vec::new(),
-            format: Format::Verbose,
+            format: PostmarkReportFormat::Verbose,
             fsync: Fsync::Never,
             direct: false,
             threads: 1,
@@ -66,7 +66,7 @@ impl Default for Config {
 
 /// Names of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum PostmarkSetting {
     /// Size bounds.
     Size,
     /// Files at the start.
@@ -107,28 +107,30 @@ pub const THREADS_MAX: u32 = 1024;
 /// An error in an argument, as one line for standard error.
 pub type Complaint = String;
 
-impl Config {
+impl PostmarkConfig {
     /// Executes `set SETTING ARGUMENT`. A wrong argument keeps the old value, except that a wrong
     /// weight counts as 1.
-    pub fn set(&mut self, setting: Setting, argument: Option<&[u8]>) -> Result<(), Complaint> {
+    pub fn set(&mut self, setting: PostmarkSetting, argument: Option<&[u8]>) -> Result<(), Complaint> {
         let settings = &mut self.settings;
         match setting {
-            Setting::Size => (settings.size_low, settings.size_high) = sizes(argument)?,
-            Setting::Number => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
-            Setting::Seed => settings.seed = positive(argument, "a seed", MOST)?,
-            Setting::Transactions => settings.transactions = positive(argument, "a number of transactions", MOST)?,
-            Setting::Subdirectories => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
-            Setting::Read => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
-            Setting::Write => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
-            Setting::Buffering => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
-            Setting::BiasRead => settings.bias_read = bias(argument)?,
-            Setting::BiasCreate => settings.bias_create = bias(argument)?,
-            Setting::Report => self.format = word(argument, &[("verbose", Format::Verbose), ("terse", Format::Terse)])?,
-            Setting::Location => return self.set_location(argument),
-            Setting::Fsync => self.fsync = word(argument, &[("never", Fsync::Never), ("close", Fsync::Close)])?,
-            Setting::Direct => self.direct = word(argument, &[("true", true), ("false", false)])?,
-            Setting::Threads => self.threads = positive(argument, "a number of threads", THREADS_MAX)?,
-            Setting::Rate => settings.interval = interval_of_rate(rate(argument)?),
+            PostmarkSetting::Size => (settings.size_low, settings.size_high) = sizes(argument)?,
+            PostmarkSetting::Number => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
+            PostmarkSetting::Seed => settings.seed = positive(argument, "a seed", MOST)?,
+            PostmarkSetting::Transactions => settings.transactions = positive(argument, "a number of transactions", MOST)?,
+            PostmarkSetting::Subdirectories => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
+            PostmarkSetting::Read => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
+            PostmarkSetting::Write => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
+            PostmarkSetting::Buffering => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
+            PostmarkSetting::BiasRead => settings.bias_read = bias(argument)?,
+            PostmarkSetting::BiasCreate => settings.bias_create = bias(argument)?,
+            PostmarkSetting::Report => {
+                self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?
+            }
+            PostmarkSetting::Location => return self.set_location(argument),
+            PostmarkSetting::Fsync => self.fsync = word(argument, &[("never", Fsync::Never), ("close", Fsync::Close)])?,
+            PostmarkSetting::Direct => self.direct = word(argument, &[("true", true), ("false", false)])?,
+            PostmarkSetting::Threads => self.threads = positive(argument, "a number of threads", THREADS_MAX)?,
+            PostmarkSetting::Rate => settings.interval = interval_of_rate(rate(argument)?),
         }
         Ok(())
     }
@@ -207,7 +209,7 @@ impl Config {
         writeln!(tail, "Biases are: read/append={}, create/delete={}", bias(settings.bias_read), bias(settings.bias_create))?;
         writeln!(tail, "{} Unix buffered file I/O", if settings.buffering { "Using" } else { "Not using" })?;
         writeln!(tail, "Random number generator seed is {}", settings.seed)?;
-        writeln!(tail, "Report format is {}.", if self.format == Format::Verbose { "verbose" } else { "terse" })?;
+        writeln!(tail, "Report format is {}.", if self.format == PostmarkReportFormat::Verbose { "verbose" } else { "terse" })?;
         self.show_beyond(&mut tail)?;
         Ok([head, locations, tail])
     }
@@ -345,8 +347,8 @@ mod tests {
         }
     }
 
-    fn after(commands: &[(Setting, &str)]) -> Config {
-        let mut config = Config::default();
+    fn after(commands: &[(PostmarkSetting, &str)]) -> PostmarkConfig {
+        let mut config = PostmarkConfig::default();
         for (setting, argument) in commands {
             let _ = config.set(*setting, Some(argument.as_bytes()));
         }
@@ -364,62 +366,71 @@ mod tests {
             ("12,5 99", (12, 99)),
             ("5 -3", (5, 5)),
         ] {
-            let settings = after(&[(Setting::Size, argument)]).settings;
+            let settings = after(&[(PostmarkSetting::Size, argument)]).settings;
             assert_eq!((settings.size_low, settings.size_high), sizes, "{argument}");
         }
-        assert!(Config::default().set(Setting::Size, Some(b"00 600")).is_err());
+        assert!(PostmarkConfig::default().set(PostmarkSetting::Size, Some(b"00 600")).is_err());
     }
 
     #[test]
     fn set_location_replaces_adds_and_removes() {
         let location = |path: &str, weight| Location { path: path.into(), weight };
-        let config =
-            after(&[(Setting::Location, "old"), (Setting::Location, "a b c 4"), (Setting::Location, "+d e"), (Setting::Location, "+d 2")]);
+        let config = after(&[
+            (PostmarkSetting::Location, "old"),
+            (PostmarkSetting::Location, "a b c 4"),
+            (PostmarkSetting::Location, "+d e"),
+            (PostmarkSetting::Location, "+d 2"),
+        ]);
         assert_eq!(config.locations, [location("a b c", 4), location("d", 1), location("d", 2)]);
         let mut config = config;
-        assert!(config.set(Setting::Location, Some(b"-d 1")).is_err());
-        config.set(Setting::Location, Some(b"-d")).unwrap();
+        assert!(config.set(PostmarkSetting::Location, Some(b"-d 1")).is_err());
+        config.set(PostmarkSetting::Location, Some(b"-d")).unwrap();
         assert_eq!(config.locations, [location("a b c", 4), location("d", 2)]);
-        assert!(config.set(Setting::Location, Some(b"")).is_err(), "files in the root directory");
-        assert!(config.set(Setting::Location, Some(b"+ ")).is_err());
+        assert!(config.set(PostmarkSetting::Location, Some(b"")).is_err(), "files in the root directory");
+        assert!(config.set(PostmarkSetting::Location, Some(b"+ ")).is_err());
         assert_eq!(config.locations.len(), 2);
     }
 
     #[test]
     fn set_wrong_value_keeps_the_old_one() {
         for setting in [
-            Setting::Number,
-            Setting::Seed,
-            Setting::Transactions,
-            Setting::Subdirectories,
-            Setting::Read,
-            Setting::Write,
-            Setting::Threads,
+            PostmarkSetting::Number,
+            PostmarkSetting::Seed,
+            PostmarkSetting::Transactions,
+            PostmarkSetting::Subdirectories,
+            PostmarkSetting::Read,
+            PostmarkSetting::Write,
+            PostmarkSetting::Threads,
         ] {
             for argument in [None, Some(&b"0"[..]), Some(b"-1"), Some(b"x"), Some(b"")] {
-                let mut config = Config::default();
+                let mut config = PostmarkConfig::default();
                 assert!(config.set(setting, argument).is_err(), "{setting:?} {argument:?}");
-                assert_eq!(config, Config::default());
+                assert_eq!(config, PostmarkConfig::default());
             }
         }
         for (setting, argument) in [
-            (Setting::Buffering, "TRUE"),
-            (Setting::Report, "terse\r"),
-            (Setting::BiasRead, "11"),
-            (Setting::BiasCreate, "-2"),
-            (Setting::Rate, "nan"),
-            (Setting::Fsync, "always"),
+            (PostmarkSetting::Buffering, "TRUE"),
+            (PostmarkSetting::Report, "terse\r"),
+            (PostmarkSetting::BiasRead, "11"),
+            (PostmarkSetting::BiasCreate, "-2"),
+            (PostmarkSetting::Rate, "nan"),
+            (PostmarkSetting::Fsync, "always"),
         ] {
-            assert_eq!(after(&[(setting, argument)]), Config::default(), "{setting:?} {argument}");
+            assert_eq!(after(&[(setting, argument)]), PostmarkConfig::default(), "{setting:?} {argument}");
         }
-        assert_eq!(after(&[(Setting::BiasCreate, "abc")]).settings.bias_create, Some(0), "as the original reads it");
+        assert_eq!(after(&[(PostmarkSetting::BiasCreate, "abc")]).settings.bias_create, Some(0), "as the original reads it");
     }
 
     #[test]
     fn show_prints_additions_only_if_set() {
-        let show = |config: &Config| String::from_utf8(config.show().unwrap().concat()).unwrap();
-        assert!(show(&Config::default()).ends_with("Report format is verbose.\n"));
-        let config = after(&[(Setting::Fsync, "close"), (Setting::Direct, "true"), (Setting::Threads, "4"), (Setting::Rate, "250")]);
+        let show = |config: &PostmarkConfig| String::from_utf8(config.show().unwrap().concat()).unwrap();
+        assert!(show(&PostmarkConfig::default()).ends_with("Report format is verbose.\n"));
+        let config = after(&[
+            (PostmarkSetting::Fsync, "close"),
+            (PostmarkSetting::Direct, "true"),
+            (PostmarkSetting::Threads, "4"),
+            (PostmarkSetting::Rate, "250"),
+        ]);
         assert!(show(&config).ends_with(
             "verbose.\nFiles are synced before they are closed\nUsing direct I/O\n4 threads will be used\nAt most 250 transactions per second\n"
         ));
@@ -428,9 +439,9 @@ mod tests {
     proptest! {
         #[test]
         fn set_of_any_argument_keeps_config_runnable(commands in prop::collection::vec((0_usize..16, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
-            use Setting::*;
+            use PostmarkSetting::*;
             let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report, Fsync, Direct, Threads, Rate];
-            let mut config = Config::default();
+            let mut config = PostmarkConfig::default();
             for (setting, argument) in &commands {
                 let _ = config.set(all[*setting], argument.as_deref());
             }

@@ -74,7 +74,7 @@ pub struct Names {
 
 /// An existing file or directory.
 #[derive(Clone, Debug)]
-struct FoundEntry {
+struct ExistingEntry {
     /// Index of its location.
     place: usize,
     /// Path relative to the location.
@@ -83,7 +83,7 @@ struct FoundEntry {
     shown: PathBuf,
 }
 
-impl FoundEntry {
+impl ExistingEntry {
     /// The entry `name` in this directory.
     fn inside(&self, name: &std::ffi::CStr) -> Self {
         let name = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
@@ -105,9 +105,9 @@ impl FoundEntry {
 /// Files with PostMark's names.
 #[derive(Debug, Default)]
 pub struct Files {
-    paths: Vec<FoundEntry>,
+    paths: Vec<ExistingEntry>,
     /// Their subdirectories.
-    dirs: Vec<FoundEntry>,
+    dirs: Vec<ExistingEntry>,
 }
 
 /// Files with PostMark's names: those that a run will use, and others.
@@ -119,7 +119,7 @@ pub struct Obstacles {
 
 /// Level of a search.
 #[derive(Clone, Copy)]
-enum Level {
+enum SearchLevel {
     Location,
     Stream,
     Subdirectory,
@@ -136,9 +136,9 @@ impl Obstacles {
             // With several streams, each has its own directory, and the location itself gets no
             // files.
             let used = names.streams < 2;
-            let here = FoundEntry { place: at, below: PathBuf::new(), shown: place.path.clone() };
+            let here = ExistingEntry { place: at, below: PathBuf::new(), shown: place.path.clone() };
             found
-                .look(place.dir.as_fd(), &here, names, Level::Location, used)
+                .look(place.dir.as_fd(), &here, names, SearchLevel::Location, used)
                 .with_context(|| format!("cannot list {}", place.path.display()))?;
         }
         Ok(found)
@@ -155,20 +155,20 @@ impl Obstacles {
     }
 
     /// `used` is true if the run will put files here.
-    fn look(&mut self, dir: BorrowedFd<'_>, at: &FoundEntry, names: Names, level: Level, used: bool) -> std::io::Result<()> {
+    fn look(&mut self, dir: BorrowedFd<'_>, at: &ExistingEntry, names: Names, level: SearchLevel, used: bool) -> std::io::Result<()> {
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name();
             let path = at.inside(name);
             let (inside, count, level) = match (name.to_bytes().split_first(), level) {
-                (Some((b't', index)), Level::Location) => (canonical_number(index), names.streams, Level::Stream),
-                (Some((b's', index)), Level::Location | Level::Stream) => {
-                    (canonical_number(index), names.subdirectories, Level::Subdirectory)
+                (Some((b't', index)), SearchLevel::Location) => (canonical_number(index), names.streams, SearchLevel::Stream),
+                (Some((b's', index)), SearchLevel::Location | SearchLevel::Stream) => {
+                    (canonical_number(index), names.subdirectories, SearchLevel::Subdirectory)
                 }
                 _ => (None, 0, level),
             };
             if let Some(index) = inside {
-                let used_there = count > 1 && index < count.into() && (used || matches!(level, Level::Stream));
+                let used_there = count > 1 && index < count.into() && (used || matches!(level, SearchLevel::Stream));
                 match rustix::fs::openat(dir, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
                     Ok(inside) => {
                         self.all.dirs.push(path.clone());
@@ -241,7 +241,7 @@ impl Files {
 }
 
 /// Removes a file that begins with one of the texts.
-fn remove_file(found: &FoundEntry, held: &[LockedDirectory], texts: &[Vec<u8>]) -> io::Result<Removal> {
+fn remove_file(found: &ExistingEntry, held: &[LockedDirectory], texts: &[Vec<u8>]) -> io::Result<Removal> {
     let (dir, name) = found.parent(held)?;
     let file = OwnedFd::from(dir.open_read(name)?);
     if texts.iter().all(|text| same_text(&file, text).is_none()) {
@@ -311,7 +311,7 @@ fn canonical_number(digits: &[u8]) -> Option<u64> {
 /// The directories of one stream as one target. With several directories, paths begin with
 /// `l0/`, `l1/` …
 #[derive(Debug)]
-pub struct Places {
+pub struct StreamDirectories {
     dirs: Vec<DirTarget>,
     /// The stream's own directory in each location, if there are several streams:
     /// created at the start, removed at the end.
@@ -320,7 +320,7 @@ pub struct Places {
     foreign: Vec<String>,
 }
 
-impl Places {
+impl StreamDirectories {
     /// Places for stream `index` of `streams`.
     pub fn new(held: &[LockedDirectory], options: DirOptions, epoch: Instant, index: u32, streams: u32) -> anyhow::Result<Self> {
         let name = (streams > 1).then(|| format!("t{index}"));
@@ -364,7 +364,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for StreamDirectories {
     /// Removes the stream's own directories unless other programs put files there.
     fn drop(&mut self) {
         if let Some((name, own)) = &self.own {
@@ -375,7 +375,7 @@ impl Drop for Places {
     }
 }
 
-impl Clock for Places {
+impl Clock for StreamDirectories {
     #[inline]
     fn now(&mut self) -> Nanos {
         self.dirs[0].now()
@@ -386,7 +386,7 @@ impl Clock for Places {
     }
 }
 
-impl FileTarget for Places {
+impl FileTarget for StreamDirectories {
     /// An existing directory is used, as in the original.
     fn make_dir(&mut self, path: &str) -> TargetResult {
         let (target, path) = self.route(path)?;

@@ -1,12 +1,12 @@
 //! Runs on real directories: checks them, runs, cleans up, and collects the results.
 
-use super::announce::{Announced, Announcer};
+use super::announce::{AnnouncedRun, Announcer};
 use super::classic::{Stamps, Totals};
-use super::config::Config;
+use super::config::PostmarkConfig;
 use super::details;
-use super::directories::{LockedDirectory, Names, Obstacles, Places, hold};
+use super::directories::{LockedDirectory, Names, Obstacles, StreamDirectories, hold};
 use super::memory;
-use super::session::{Finished, Runner};
+use super::session::{PostmarkResult, Runner};
 use crate::store::recipe::starts_now;
 use anyhow::{Context as _, bail};
 use std::io::Write;
@@ -26,16 +26,16 @@ use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::WorkloadPlan;
-use trimtab_sim::workload::postmark::{PostmarkCounts, Leftover, Postmark, PostmarkSettings};
+use trimtab_sim::workload::postmark::{Leftover, Postmark, PostmarkCounts, PostmarkSettings};
 
 /// The most likely seed of leftovers, besides that of the run.
 const SEED_DEFAULT: u32 = 42;
 
 /// One run with all its measurements.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct PostmarkRunRecord {
     /// Its configuration.
-    pub config: Config,
+    pub config: PostmarkConfig,
     /// Start of the run.
     pub started_unix_ms: u64,
     /// Sums over all streams.
@@ -50,7 +50,7 @@ pub struct Record {
     pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
 }
 
-impl Record {
+impl PostmarkRunRecord {
     /// The run in the common form of all workloads, for reports and the store.
     pub fn to_run(&self) -> Run {
         let settings = self.config.run_settings();
@@ -77,35 +77,35 @@ impl Record {
 }
 
 /// Runs PostMark in the user's directories.
-pub struct Live<'a> {
+pub struct PostmarkRunner<'a> {
     context: &'a Context,
     /// Observe the machine and its other activity.
     observe: bool,
     /// Receives every run that ended normally.
-    finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
+    finished: &'a mut dyn FnMut(PostmarkRunRecord) -> anyhow::Result<()>,
 }
 
-impl<'a> Live<'a> {
+impl<'a> PostmarkRunner<'a> {
     /// Passes every run to `finished`, with its surroundings if `observe` is set.
-    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
+    pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(PostmarkRunRecord) -> anyhow::Result<()>) -> Self {
         Self { context, observe, finished }
     }
 }
 
-impl Runner for Live<'_> {
-    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
+impl Runner for PostmarkRunner<'_> {
+    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult> {
         let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
         let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
         let mut record = run(self.context, config, out)?;
         record.surroundings = observer.map(|observer| observer.finish(None));
-        let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
+        let finished = PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
         (self.finished)(record)?;
         Ok(finished)
     }
 }
 
 /// Options of the target.
-pub fn dir_options(settings: &PostmarkSettings, config: &Config) -> DirOptions {
+pub fn dir_options(settings: &PostmarkSettings, config: &PostmarkConfig) -> DirOptions {
     DirOptions {
         write_block: settings.write_block,
         read_block: settings.read_block,
@@ -116,7 +116,7 @@ pub fn dir_options(settings: &PostmarkSettings, config: &Config) -> DirOptions {
     }
 }
 
-fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Record> {
+fn run(context: &Context, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkRunRecord> {
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
     let options = dir_options(&settings, config);
@@ -146,8 +146,8 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     let epoch = Instant::now();
     let mut streams = Vec::new();
     for (index, run) in runs.into_iter().enumerate() {
-        let places = Places::new(&held, options, epoch, index as u32, config.threads)?;
-        streams.push((Announced::new(run, (index == 0).then_some(&announcer)), places));
+        let places = StreamDirectories::new(&held, options, epoch, index as u32, config.threads)?;
+        streams.push((AnnouncedRun::new(run, (index == 0).then_some(&announcer)), places));
     }
     let outcome = together::run(&mut streams, &mut &announcer);
     let recorded = ended(outcome, &mut streams)?;
@@ -157,7 +157,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     for ((stream, _), counts) in streams.iter().zip(&counts) {
         totals.add(stream.run.settings(), counts);
     }
-    Ok(Record {
+    Ok(PostmarkRunRecord {
         config: config.clone(),
         started_unix_ms,
         totals,
@@ -169,7 +169,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
 }
 
 /// Removes the files of an aborted run, and returns its error.
-fn ended(outcome: RunOutcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<RunRecording> {
+fn ended(outcome: RunOutcome, streams: &mut [(AnnouncedRun<'_, '_>, StreamDirectories)]) -> anyhow::Result<RunRecording> {
     let cause = match outcome.end {
         RunEnd::Complete => return Ok(outcome.recorded),
         RunEnd::Interrupted => anyhow::Error::new(InterruptError),

@@ -1,8 +1,8 @@
 //! A PostMark session: reads commands, executes them, and prints the original's output.
 
 use super::classic::{self, Stamps, Totals};
-use super::command::{self, Command, Line};
-use super::config::{Config, Format};
+use super::command::{self, InputLine, PostmarkCommand};
+use super::config::{PostmarkConfig, PostmarkReportFormat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write};
@@ -24,7 +24,7 @@ const LOAD_DEPTH_MAX: u32 = 64;
 
 /// A run that ended normally.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Finished {
+pub struct PostmarkResult {
     /// The totals.
     pub totals: Totals,
     /// The times.
@@ -36,18 +36,18 @@ pub struct Finished {
 /// Executes the runs of a session.
 pub trait Runner {
     /// Executes one run with its progress on `out`. A failed run cleans up.
-    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished>;
+    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult>;
 }
 
 /// The end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct SessionEnd {
     /// A run failed.
     pub failed: bool,
 }
 
 /// Outputs of a session.
-pub struct Voice<'a> {
+pub struct SessionOutput<'a> {
     /// Standard output of the original.
     pub out: &'a mut (dyn Write + Send),
     /// Complaints, one line each.
@@ -59,8 +59,8 @@ pub struct Voice<'a> {
 
 /// A session.
 pub struct Session<'a> {
-    config: Config,
-    voice: Voice<'a>,
+    config: PostmarkConfig,
+    voice: SessionOutput<'a>,
     runner: &'a mut dyn Runner,
     load_depth: u32,
     /// The file being executed is writable by other users.
@@ -70,21 +70,21 @@ pub struct Session<'a> {
 
 /// The step after a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum SessionStep {
     Line,
     Quit,
 }
 
 impl<'a> Session<'a> {
     /// A session that starts with `config`.
-    pub fn new(config: Config, voice: Voice<'a>, runner: &'a mut dyn Runner) -> Self {
+    pub fn new(config: PostmarkConfig, voice: SessionOutput<'a>, runner: &'a mut dyn Runner) -> Self {
         Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
     /// Executes `file` if it exists, then `input` with a prompt, unless the file contains `quit`.
-    pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<Ended> {
+    pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<SessionEnd> {
         writeln!(self.voice.out, "{BANNER}")?;
-        let mut next = Next::Line;
+        let mut next = SessionStep::Line;
         match named::open_to_read(file, Streams::Pipes) {
             // The user did not name this file, and anyone may have written it; its commands would
             // run with the user's permissions.
@@ -97,32 +97,32 @@ impl<'a> Session<'a> {
             }
             Err(_) => {}
         }
-        while next == Next::Line {
+        while next == SessionStep::Line {
             write!(self.voice.out, "pm>")?;
             self.voice.out.flush()?;
             let Some(line) = command::read_line(input)? else { break };
             self.note_cut(&line, "standard input");
             next = match &line.text[..] {
                 b"?" => self.line(b"help")?,
-                b"exit" => Next::Quit,
+                b"exit" => SessionStep::Quit,
                 text => self.line(text)?,
             };
         }
         self.voice.out.flush()?;
-        Ok(Ended { failed: self.failed })
+        Ok(SessionEnd { failed: self.failed })
     }
 
     fn complain(&mut self, text: &str) {
         (self.voice.complain)(text);
     }
 
-    fn note_cut(&mut self, line: &Line, input: &str) {
+    fn note_cut(&mut self, line: &InputLine, input: &str) {
         if line.cut_at_end {
             self.complain(&format!("the last line of {input} has no newline, so its last character was dropped, as in the original"));
         }
     }
 
-    fn load(&mut self, name: &Path, file: File) -> anyhow::Result<Next> {
+    fn load(&mut self, name: &Path, file: File) -> anyhow::Result<SessionStep> {
         self.voice.out.write_all(b"Reading configuration from file '")?;
         self.voice.out.write_all(name.as_os_str().as_bytes())?;
         writeln!(self.voice.out, "'")?;
@@ -130,8 +130,8 @@ impl<'a> Session<'a> {
         self.foreign |= named::is_open_to_others(&file);
         let mut lines = BufReader::new(file.take(FILE_BYTES_MAX));
         self.load_depth += 1;
-        let mut next = Next::Line;
-        while next == Next::Line {
+        let mut next = SessionStep::Line;
+        while next == SessionStep::Line {
             let line = match command::read_line(&mut lines) {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
@@ -148,22 +148,22 @@ impl<'a> Session<'a> {
         Ok(next)
     }
 
-    fn line(&mut self, line: &[u8]) -> anyhow::Result<Next> {
+    fn line(&mut self, line: &[u8]) -> anyhow::Result<SessionStep> {
         match command::parse(line) {
-            Command::Set(setting, argument) => {
+            PostmarkCommand::Set(setting, argument) => {
                 if let Err(complaint) = self.config.set(setting, argument) {
                     self.complain(&format!("{}: {complaint}", line.escape_ascii()));
                 }
             }
-            Command::Run(argument) => self.run(argument)?,
-            Command::Load(argument) => self.load_named(argument)?,
-            Command::Show(argument) => self.show(argument)?,
-            Command::Help(argument) => self.voice.out.write_all(command::help(argument.unwrap_or_default()).as_bytes())?,
-            Command::Quit => return Ok(Next::Quit),
-            Command::Shell(command) => self.shell(command)?,
-            Command::Unknown => writeln!(self.voice.out, "Eh?")?,
+            PostmarkCommand::Run(argument) => self.run(argument)?,
+            PostmarkCommand::Load(argument) => self.load_named(argument)?,
+            PostmarkCommand::Show(argument) => self.show(argument)?,
+            PostmarkCommand::Help(argument) => self.voice.out.write_all(command::help(argument.unwrap_or_default()).as_bytes())?,
+            PostmarkCommand::Quit => return Ok(SessionStep::Quit),
+            PostmarkCommand::Shell(command) => self.shell(command)?,
+            PostmarkCommand::Unknown => writeln!(self.voice.out, "Eh?")?,
         }
-        Ok(Next::Line)
+        Ok(SessionStep::Line)
     }
 
     /// `quit` in a loaded file ends only that file.
@@ -233,8 +233,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let report = match self.config.format {
-            Format::Verbose => classic::verbose(&finished.totals, finished.stamps),
-            Format::Terse => classic::terse(&finished.totals, finished.stamps),
+            PostmarkReportFormat::Verbose => classic::verbose(&finished.totals, finished.stamps),
+            PostmarkReportFormat::Terse => classic::terse(&finished.totals, finished.stamps),
         };
         match file {
             Some(mut file) => {

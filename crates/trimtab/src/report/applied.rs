@@ -11,7 +11,7 @@ pub struct Change {
 }
 
 #[derive(Serialize)]
-pub struct Report {
+pub struct ApplyReport {
     pub dry_run: bool,
     pub undo: bool,
     pub policy: String,
@@ -41,7 +41,7 @@ fn without_comments(diff: &str) -> String {
 }
 
 /// The whole report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ApplyReport) -> String {
     let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
     lines.push(match (report.changes.len(), report.dry_run, report.undo) {
         (0, _, true) => format!("{}: nothing to undo, the files are as they were before '{}'", report.path, report.policy),

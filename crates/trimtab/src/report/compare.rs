@@ -6,7 +6,7 @@ use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Si
 use trimtab_sim::analysis::compare::{ComparisonVerdict, MATTERS_FROM, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, Section, Table};
+use trimtab_study::document::{Chart, ChartKind, Document, Section, SectionBlock, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]
@@ -65,7 +65,7 @@ const BARS_MAX: usize = 8;
 const SEEN_FROM: f64 = 1.0 / 30.0;
 
 /// Name of a figure, and its mean in each run.
-type Figure<'a> = (&'a String, Vec<Option<f64>>);
+type FigureMeans<'a> = (&'a String, Vec<Option<f64>>);
 
 /// Bar charts of the figures that differ between runs, grouped by magnitude. The table has
 /// the others.
@@ -76,21 +76,21 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<SectionBlock> {
     };
     let of_all = |name: &str| -> Vec<Option<f64>> { runs.iter().map(|(_, run)| mean(run, name)).collect() };
     let high = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
-    let differ = |(_, values): &Figure<'_>| {
+    let differ = |(_, values): &FigureMeans<'_>| {
         let low = values.iter().flatten().copied().fold(f64::MAX, f64::min);
         values.iter().flatten().count() > 1 && high(values) - low >= MATTERS_FROM * high(values) && high(values) > 0.0
     };
     let names = base.metrics.iter().filter(|m| m.unit == unit).map(|m| (&m.name, of_all(&m.name)));
-    let mut figures: Vec<Figure<'_>> = names.filter(differ).collect();
+    let mut figures: Vec<FigureMeans<'_>> = names.filter(differ).collect();
     figures.sort_by(|a, b| high(&b.1).total_cmp(&high(&a.1)));
-    let mut pictures: Vec<Vec<Figure<'_>>> = Vec::new();
+    let mut pictures: Vec<Vec<FigureMeans<'_>>> = Vec::new();
     for figure in figures {
         match pictures.last_mut().filter(|of| of.len() < BARS_MAX && high(&figure.1) >= SEEN_FROM * high(&of[0].1)) {
             Some(picture) => picture.push(figure),
             None => pictures.push(vec![figure]),
         }
     }
-    let drawn = |picture: Vec<Figure<'_>>| {
+    let drawn = |picture: Vec<FigureMeans<'_>>| {
         let (scale, name) = scale_of(high(&picture[0].1), unit);
         let series = runs.iter().enumerate().map(|(at, (label, _))| {
             ((*label).to_owned(), picture.iter().map(|(_, values)| values[at].map(|value| value * scale)).collect())

@@ -16,7 +16,7 @@ const NUMBERS: u32 = 100_000;
 
 /// Behaviour if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OverwriteMode {
     /// It is an error.
     New,
     /// Add the first free number to the name.
@@ -28,12 +28,12 @@ pub enum Place {
 /// Writes a report and returns its path.
 ///
 /// Terminals and pipes (`/dev/stdout`) are written to directly.
-pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf> {
+pub fn write(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBuf> {
     write_with(path, place, |file| file.write_all(bytes))
 }
 
 /// Like [`write`], with the bytes from `content`. An error names the file.
-pub fn write_with(path: &Path, place: Place, content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+pub fn write_with(path: &Path, place: OverwriteMode, content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     check_again(path)?;
     put(path, place, content).map_err(|error| match error.is::<UsageError>() {
         true => error,
@@ -41,8 +41,8 @@ pub fn write_with(path: &Path, place: Place, content: impl FnMut(&mut File) -> i
     })
 }
 
-fn put(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
-    if place != Place::Free
+fn put(path: &Path, place: OverwriteMode, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+    if place != OverwriteMode::Free
         && let Some(mut stream) = named::open_stream_to_write(path)?
     {
         content(&mut stream)?;
@@ -50,9 +50,9 @@ fn put(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Resu
     }
     let (directory, name) = Dir::of_file(path)?;
     match place {
-        Place::Replace => Ok(directory.write_atomically(name, mode(), content).map(|()| path.to_owned())?),
-        Place::New => create(&directory, &name, &mut content).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
-        Place::Free => {
+        OverwriteMode::Replace => Ok(directory.write_atomically(name, mode(), content).map(|()| path.to_owned())?),
+        OverwriteMode::New => create(&directory, &name, &mut content).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
+        OverwriteMode::Free => {
             for number in 1..NUMBERS {
                 let name = numbered(&name, number);
                 match create(&directory, &name, &mut content) {
@@ -159,10 +159,10 @@ mod tests {
         symlink(at("canary"), at("a.html")).unwrap();
         symlink(at("nowhere"), at("a-2.html")).unwrap();
         assert!(check(&at("a.html"), false).unwrap_err().to_string().contains("already exists"));
-        assert!(write(&at("a.html"), b"new", Place::New).unwrap_err().is::<UsageError>());
-        assert_eq!(write(&at("a.html"), b"new", Place::Free).unwrap(), at("a-3.html"));
-        assert_eq!(write(&at("a.html"), b"new", Place::Replace).unwrap(), at("a.html"));
-        assert_eq!(write(&at("b.html"), b"new", Place::New).unwrap(), at("b.html"));
+        assert!(write(&at("a.html"), b"new", OverwriteMode::New).unwrap_err().is::<UsageError>());
+        assert_eq!(write(&at("a.html"), b"new", OverwriteMode::Free).unwrap(), at("a-3.html"));
+        assert_eq!(write(&at("a.html"), b"new", OverwriteMode::Replace).unwrap(), at("a.html"));
+        assert_eq!(write(&at("b.html"), b"new", OverwriteMode::New).unwrap(), at("b.html"));
         assert_eq!(std::fs::read(at("canary")).unwrap(), b"precious");
         assert!(!at("nowhere").exists());
         for name in ["a.html", "a-3.html", "b.html"] {

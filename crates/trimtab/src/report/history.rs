@@ -2,7 +2,7 @@
 
 use super::escape::clean;
 use super::run::instant;
-use super::terse::{Terse, number};
+use super::terse::{TsvTable, number};
 use crate::history::events::Events;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
@@ -34,7 +34,7 @@ pub fn table(events: &Events) -> Table {
 
 /// Tab-separated values for programs.
 pub fn terse(events: &Events) -> String {
-    let mut terse = Terse::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
+    let mut terse = TsvTable::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
     for event in &events.events {
         terse.row([
             event.unix_ms.to_string(),

@@ -7,7 +7,9 @@ use super::{page_data, palette, svg};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::{Severity, Warning};
-use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, Table, bars_table, dots_table, thinned};
+use trimtab_study::document::{
+    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, SectionBlock, StudyAnswer, Table, bars_table, dots_table, thinned,
+};
 
 /// Points of a line that are drawn and listed; the store has all of them.
 const POINTS_MAX: usize = 240;

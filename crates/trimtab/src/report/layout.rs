@@ -41,7 +41,7 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
     }
     let Some(width) = width else {
         const ANY: usize = 1 << 20;
-        let widths = grid.widths(ANY).unwrap_or_else(|| grid.columns.iter().map(Column::whole).collect());
+        let widths = grid.widths(ANY).unwrap_or_else(|| grid.columns.iter().map(LayoutColumn::whole).collect());
         grid.draw(&widths, &mut shown);
         return shown;
     };
@@ -55,7 +55,7 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
 
 /// One column: its heading and its cells.
 #[derive(Clone, Debug)]
-struct Column {
+struct LayoutColumn {
     /// Title above it and its neighbours of the same group.
     group: String,
     heading: String,
@@ -63,7 +63,7 @@ struct Column {
     right: bool,
 }
 
-impl Column {
+impl LayoutColumn {
     fn all(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.heading).chain(&self.cells)
     }
@@ -87,7 +87,7 @@ impl Column {
 /// Columns drawn next to each other.
 #[derive(Clone, Debug)]
 struct Grid {
-    columns: Vec<Column>,
+    columns: Vec<LayoutColumn>,
     rows: usize,
 }
 
@@ -107,7 +107,7 @@ impl Grid {
                 cell.push(' ');
             }
             let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
-            Column { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }
+            LayoutColumn { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }
         };
         Self { columns: table.header.iter().enumerate().map(column).collect(), rows: table.rows.len() }
     }
@@ -133,7 +133,7 @@ impl Grid {
         let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
         let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
         let widths = at((0..=room).rev().find(fits)?);
-        let low = |(column, width): (&Column, &usize)| column.height(*width) <= CELL_LINES_MAX;
+        let low = |(column, width): (&LayoutColumn, &usize)| column.height(*width) <= CELL_LINES_MAX;
         self.columns.iter().zip(&widths).all(low).then_some(widths)
     }
 
@@ -221,7 +221,7 @@ impl Grid {
     fn records(&self, width: usize, shown: &mut String) {
         let indent = " ".repeat(INDENT);
         for row in 0..self.rows {
-            let heading = |column: &Column| match (column.group.as_str(), column.heading.as_str()) {
+            let heading = |column: &LayoutColumn| match (column.group.as_str(), column.heading.as_str()) {
                 ("", heading) => heading.to_owned(),
                 (group, heading) => format!("{group} {heading}"),
             };

@@ -3,7 +3,7 @@
 
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
-use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
+use trimtab_study::document::{Chart, ChartKind, Document, SectionBlock, StudyAnswer, Table, bars_table, dots_table, read_as};
 
 /// The whole document.
 pub fn render(document: &Document) -> String {

@@ -3,7 +3,7 @@
 use super::run::document as of_run;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, ChartLine, Section, Table};
+use trimtab_study::document::{Chart, ChartKind, ChartLine, Document, Section, SectionBlock, Table};
 
 /// A report about one run. `trimtab results show` prints the rest.
 #[must_use]

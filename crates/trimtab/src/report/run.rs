@@ -5,7 +5,7 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
 use trimtab_sim::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
-use trimtab_study::document::{SectionBlock, Document, Section, Table};
+use trimtab_study::document::{Document, Section, SectionBlock, Table};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {

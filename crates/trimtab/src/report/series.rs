@@ -3,7 +3,7 @@
 use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, ChartLine, Mark};
+use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, SectionBlock};
 
 /// Charts of a run's series; series with the same axis and unit share one. Rates over bytes
 /// written have their knees marked.

@@ -2,7 +2,7 @@
 
 use super::escape::clean;
 use super::run::{instant, readable};
-use super::terse::{Terse, number};
+use super::terse::{TsvTable, number};
 use crate::store::{RunId, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_sim::run::shown::quantity;
@@ -11,7 +11,7 @@ use trimtab_study::document::{NarrowLayout, Table};
 
 /// Stored runs for programs.
 pub fn terse(found: &[Summary]) -> String {
-    let mut terse = Terse::new(&[
+    let mut terse = TsvTable::new(&[
         "id",
         "label",
         "study",
@@ -57,11 +57,11 @@ pub fn terse(found: &[Summary]) -> String {
 }
 
 /// Formats one column of the list for a run.
-type Cell = fn(&Summary) -> String;
+type ColumnFormatter = fn(&Summary) -> String;
 
 /// Stored runs for people.
 pub fn table(found: &[Summary]) -> Table {
-    let columns: [(&str, Cell); 10] = [
+    let columns: [(&str, ColumnFormatter); 10] = [
         ("id", |run| run.id.short()),
         ("label", |run| run.label.as_deref().map(clean).unwrap_or_default()),
         ("study", |run| run.study.map_or_else(String::new, RunId::short)),
@@ -91,14 +91,14 @@ fn said(cells: &[String]) -> bool {
 
 /// The runs of one workload on one target, without those that a study tries.
 #[derive(Default)]
-struct Alike<'a> {
+struct WorkloadRuns<'a> {
     runs: usize,
     /// For each setting: the number of runs that have it, and its values.
     settings: BTreeMap<&'a str, (usize, BTreeSet<&'a str>)>,
     generations: BTreeSet<Option<&'a str>>,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> WorkloadRuns<'a> {
     fn groups(all: &'a [Summary]) -> BTreeMap<(&'a str, &'a str), Self> {
         let mut groups = BTreeMap::<_, Self>::new();
         for run in all.iter().filter(|run| Field::find(&run.settings, "tuning.question").is_none()) {
@@ -125,7 +125,7 @@ impl<'a> Alike<'a> {
 }
 
 /// The settings in which a run differs from similar runs.
-fn options(run: &Summary, alike: Option<&Alike<'_>>) -> String {
+fn options(run: &Summary, alike: Option<&WorkloadRuns<'_>>) -> String {
     // The study's choice replaces the settings derived from it.
     if let (Some(question), Some(choice)) = (Field::find(&run.settings, "tuning.question"), Field::find(&run.settings, "tuning.choice")) {
         return clean(&format!("{question}: {choice}"));
@@ -145,7 +145,7 @@ fn options(run: &Summary, alike: Option<&Alike<'_>>) -> String {
 
 /// [`options`] of each run.
 fn all_options(all: &[Summary]) -> Vec<String> {
-    let groups = Alike::groups(all);
+    let groups = WorkloadRuns::groups(all);
     all.iter().map(|run| options(run, groups.get(&(run.workload.as_str(), run.target_label.as_str())))).collect()
 }
 

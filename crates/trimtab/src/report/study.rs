@@ -16,7 +16,7 @@ mod twin;
 mod words;
 
 pub use surroundings::Surroundings;
-use trimtab_study::document::{StudyAnswer, Document};
+use trimtab_study::document::{Document, StudyAnswer};
 use trimtab_study::study::verdict::Verdict;
 pub use words::untried_reason;
 

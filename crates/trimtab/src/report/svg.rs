@@ -5,7 +5,7 @@ mod crystal;
 mod film;
 mod heat;
 
-pub use crystal::{Row as CrystalRow, crystal};
+pub use crystal::{CrystalRow, crystal};
 pub use film::film;
 pub use heat::{SHADES, TRIMMING, heat};
 
@@ -14,7 +14,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use trimtab_study::document::{Chart, ChartKind, ScatterPoint, ChartLine, Mark};
+use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, ScatterPoint};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);
@@ -49,7 +49,7 @@ pub fn draw(chart: &Chart, log: bool) -> Option<String> {
 /// decade apart.
 pub fn has_log(chart: &Chart) -> bool {
     let ChartKind::Lines { lines, .. } = &chart.kind else { return false };
-    Scale::up(lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)), true).is_some()
+    AxisScale::up(lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)), true).is_some()
 }
 
 /// The picture without a fixed size, with a name for screen readers.
@@ -87,7 +87,9 @@ fn draw_lines(
     log: bool,
 ) -> Result<bool, DrawError> {
     let points = || lines.iter().flat_map(|line| line.points.iter());
-    let (Some(x), Some(y)) = (Scale::across(points().map(|p| p.0)), Scale::up(points().map(|p| p.1), log)) else { return Ok(false) };
+    let (Some(x), Some(y)) = (AxisScale::across(points().map(|p| p.0)), AxisScale::up(points().map(|p| p.1), log)) else {
+        return Ok(false);
+    };
     let y = y.with_room_for(marks.len());
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
@@ -141,14 +143,14 @@ struct Frame;
 
 impl Frame {
     /// Draws the frame of a chart. Bars have no horizontal scale.
-    fn new(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, x: Option<&Scale>, y: &Scale) -> Result<Self, DrawError> {
+    fn new(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, x: Option<&AxisScale>, y: &AxisScale) -> Result<Self, DrawError> {
         let frame = Self;
         for (at, text) in y.ticks() {
             let (left, right) = (frame.pixel((0.0, at)), frame.pixel((1.0, at)));
             root.draw(&PathElement::new(vec![left, right], GRID.stroke_width(1)))?;
             root.draw(&Text::new(text, (left.0 - 6, left.1), anchored(HPos::Right, VPos::Center)))?;
         }
-        for (at, text) in x.map(Scale::ticks).unwrap_or_default() {
+        for (at, text) in x.map(AxisScale::ticks).unwrap_or_default() {
             let (down, up) = (frame.pixel((at, 0.0)), frame.pixel((at, 1.0)));
             root.draw(&PathElement::new(vec![down, up], GRID.stroke_width(1)))?;
             root.draw(&Text::new(text, (down.0, down.1 + 6), anchored(HPos::Center, VPos::Top)))?;
@@ -174,7 +176,7 @@ impl Frame {
 
 /// Maps values to the range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Scale {
+struct AxisScale {
     low: f64,
     high: f64,
     /// Logarithmic; zeros are at the end, below all other values.
@@ -183,7 +185,7 @@ struct Scale {
     floor: f64,
 }
 
-impl Scale {
+impl AxisScale {
     /// A horizontal axis over these values; `None` without values.
     fn across(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = extent(values)?;
@@ -292,9 +294,10 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[S
     let Some((low, high)) = extent(placed.iter().map(|(_, x)| *x)) else { return Ok(false) };
     // Room at the sides for marks and names.
     let room = ((high - low) * 0.12).max(0.5);
-    let x = Scale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
+    let x = AxisScale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
     let heights = || placed.iter().map(|(dot, _)| dot.y);
-    let Some(y) = Scale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| Scale::up(heights(), false))
+    let Some(y) =
+        AxisScale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| AxisScale::up(heights(), false))
     else {
         return Ok(false);
     };
@@ -339,7 +342,7 @@ fn draw_bars(
     let values = series.iter().flat_map(|(_, values)| values.iter().flatten().copied());
     let Some((_, high)) = extent(values) else { return Ok(false) };
     let groups = categories.len().max(1) as f64;
-    let y = Scale { low: 0.0, high: if high > 0.0 { high * 1.12 } else { 1.0 }, log: false, floor: 0.0 };
+    let y = AxisScale { low: 0.0, high: if high > 0.0 { high * 1.12 } else { 1.0 }, log: false, floor: 0.0 };
     let frame = Frame::new(root, chart, None, &y)?;
     let width = 0.8 / series.len().max(1) as f64;
     let looks = palette::looks(&series.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());

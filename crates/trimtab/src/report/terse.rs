@@ -5,12 +5,12 @@ use trimtab_linux::output::harmless_cell;
 
 /// Rows below the names of their columns.
 #[derive(Clone, Debug)]
-pub struct Terse {
+pub struct TsvTable {
     text: String,
     columns: usize,
 }
 
-impl Terse {
+impl TsvTable {
     /// A table with these columns. New versions only append columns.
     #[must_use]
     pub fn new(columns: &[&str]) -> Self {
@@ -48,12 +48,12 @@ mod tests {
 
     #[test]
     fn every_line_has_the_same_number_of_cells() {
-        let mut terse = Terse::new(&["a", "b"]);
+        let mut terse = TsvTable::new(&["a", "b"]);
         terse.row(["x\ty\nz\u{1b}[2J".to_owned(), number(Some(1e-7))]);
         terse.row([String::new(), number(Some(f64::NAN))]);
         let text = terse.into_text();
         assert!(text.lines().all(|line| line.split('\t').count() == 2) && text.lines().count() == 3, "{text:?}");
-        let mut terse = Terse::new(&["a", "b"]);
+        let mut terse = TsvTable::new(&["a", "b"]);
         terse.row(["=HYPERLINK(1)".to_owned(), number(Some(-5.0))]);
         assert!(terse.into_text().ends_with("\n'=HYPERLINK(1)\t-5\n"));
         assert!(text.contains("x y z") && text.contains("0.0000001") && !text.contains('\u{1b}'), "{text:?}");

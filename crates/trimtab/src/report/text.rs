@@ -9,7 +9,8 @@ use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    StudyAnswer, SectionBlock, Chart, ChartKind, ColumnUse, Document, Findings, ChartLine, Mark, NoteKind, Table, RecommendationLine, dots_table, read_as,
+    Chart, ChartKind, ChartLine, ColumnUse, Document, Findings, Mark, NoteKind, RecommendationLine, SectionBlock, StudyAnswer, Table,
+    dots_table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -104,10 +105,10 @@ fn marked(less: &StudyAnswer, whole: &StudyAnswer) -> StudyAnswer {
 const ALL_TIGHT: u8 = 3;
 
 /// Leaves out part of an answer or an empty line; false if there was nothing to leave out.
-type Less = fn(&mut StudyAnswer, &mut u8) -> bool;
+type ShorteningStep = fn(&mut StudyAnswer, &mut u8) -> bool;
 
 /// Parts that are left out if there is no room, the least important first.
-const LESS: [Less; 8] = [
+const LESS: [ShorteningStep; 8] = [
     |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
     |answer, _| drop_notes(answer, NoteKind::Detail),
@@ -419,8 +420,10 @@ mod tests {
     fn drawn(lines: Vec<ChartLine>, width: Option<usize>) -> String {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
-        let document =
-            Document { sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])], ..Document::default() };
+        let document = Document {
+            sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])],
+            ..Document::default()
+        };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
     }
 

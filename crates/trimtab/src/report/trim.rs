@@ -1,14 +1,14 @@
 //! The outcome of a trim, as text.
 
 use super::layout;
-use crate::trim::outcome::{Outcome, Report};
+use crate::trim::outcome::{FilesystemOutcome, TrimReport};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::surface::at_least;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// The whole report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &TrimReport) -> String {
     let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: skipped: {}", p.path, p.why))).collect::<String>();
     match (report.filesystems.is_empty(), report.dry_run) {
         (true, _) if passed_by.is_empty() && report.failed.is_empty() => prose("fstab lists no filesystem that can be trimmed"),
@@ -18,7 +18,7 @@ pub fn text(report: &Report) -> String {
     }
 }
 
-fn table_text(report: &Report) -> String {
+fn table_text(report: &TrimReport) -> String {
     let mut table = Table::new(
         "",
         &["filesystem", "reached the drives", "commands", "free with reserve", "requests", "refused", "time", "foreground latency"],
@@ -59,20 +59,20 @@ fn of_ms(ms: f64) -> String {
 }
 
 /// Line for a named directory, which is not all that is trimmed.
-fn named_line(f: &Outcome) -> Option<String> {
+fn named_line(f: &FilesystemOutcome) -> Option<String> {
     let named = f.named.as_ref()?;
     Some(format!("{named} is on the filesystem mounted at {}: the whole filesystem is trimmed", f.path))
 }
 
 /// Line about the sync, which may have delayed other processes.
-fn sync_line(f: &Outcome) -> Option<String> {
+fn sync_line(f: &FilesystemOutcome) -> Option<String> {
     let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
     let took = Nanos((seconds * 1e9) as u64);
     Some(format!("{}: pending changes were written out first, in {took} (--no-sync skips this)", f.path))
 }
 
-fn dry_text(report: &Report) -> String {
-    let line = |f: &Outcome| {
+fn dry_text(report: &TrimReport) -> String {
+    let line = |f: &FilesystemOutcome| {
         // A larger size than any filesystem's is a request without an end.
         let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
         let mut text = format!(

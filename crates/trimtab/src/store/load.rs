@@ -82,13 +82,13 @@ fn mean(metric: &Metric) -> Option<f64> {
 
 fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Figure<'a> {
+    struct StoredFigure<'a> {
         name: &'a str,
         unit: Unit,
         mean: Option<f64>,
         repeats: usize,
     }
-    let figure = metric.as_ref().map(|m| Figure { name: &m.name, unit: m.unit, mean: mean(m), repeats: m.samples.len() });
+    let figure = metric.as_ref().map(|m| StoredFigure { name: &m.name, unit: m.unit, mean: mean(m), repeats: m.samples.len() });
     figure.serialize(serializer)
 }
 

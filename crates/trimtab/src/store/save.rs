@@ -1,19 +1,19 @@
 //! Writes runs to the store.
 
-use super::{Result, RunId, Saved, Store, StoreError, body};
+use super::{Result, RunId, SaveOutcome, Store, StoreError, body};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use trimtab_sim::run::Run;
 
 impl Store {
     /// Saves `run` as the most recent one. It is on disk when this returns.
-    pub fn save(&mut self, run: &Run) -> Result<Saved> {
+    pub fn save(&mut self, run: &Run) -> Result<SaveOutcome> {
         let mut saved = self.save_all(std::slice::from_ref(run), true)?;
         Ok(saved.pop().expect("one run gives one answer"))
     }
 
     /// Saves all `runs` or none. A run already stored becomes the most recent one only if
     /// `touch`.
-    pub fn save_all(&mut self, runs: &[Run], touch: bool) -> Result<Vec<Saved>> {
+    pub fn save_all(&mut self, runs: &[Run], touch: bool) -> Result<Vec<SaveOutcome>> {
         let path = self.path.clone();
         let error = |source| Self::explain("write to", &path, source, false);
         let mut saved = Vec::new();
@@ -35,7 +35,7 @@ impl Store {
                 }
                 None => drop(insert(&transaction, id, run).map_err(error)?),
             }
-            saved.push(Saved { id, new: there.is_none() });
+            saved.push(SaveOutcome { id, new: there.is_none() });
         }
         transaction.commit().map_err(error)?;
         Ok(saved)

@@ -29,17 +29,17 @@ mod parts {
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Part {
+    struct StoredStudyPart {
         part: String,
         run: RunId,
     }
 
     pub fn serialize<S: Serializer>(runs: &[(String, RunId)], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(runs.iter().map(|(part, run)| Part { part: part.clone(), run: *run }))
+        serializer.collect_seq(runs.iter().map(|(part, run)| StoredStudyPart { part: part.clone(), run: *run }))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, RunId)>, D::Error> {
-        Ok(Vec::<Part>::deserialize(deserializer)?.into_iter().map(|Part { part, run }| (part, run)).collect())
+        Ok(Vec::<StoredStudyPart>::deserialize(deserializer)?.into_iter().map(|StoredStudyPart { part, run }| (part, run)).collect())
     }
 }
 

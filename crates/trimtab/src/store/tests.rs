@@ -82,9 +82,9 @@ fn saving_same_run_again_makes_it_last() {
     let second = store.save(&b).unwrap();
     assert!(first.new && second.new && first.id != second.id);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id);
-    assert_eq!(store.save_all(std::slice::from_ref(&a), false).unwrap(), [Saved { id: first.id, new: false }]);
+    assert_eq!(store.save_all(std::slice::from_ref(&a), false).unwrap(), [SaveOutcome { id: first.id, new: false }]);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id, "an import does not change what is last");
-    assert_eq!(store.save(&a).unwrap(), Saved { id: first.id, new: false });
+    assert_eq!(store.save(&a).unwrap(), SaveOutcome { id: first.id, new: false });
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), first.id);
     assert_eq!(store.find(&"last~1".parse().unwrap()).unwrap(), second.id);
     let missing = message(store.find(&"last~2".parse().unwrap()).unwrap_err());

@@ -36,10 +36,10 @@ pub trait Checkpoints: Sync {
 #[cfg(test)]
 /// Stores nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct NoCheckpoints;
+pub struct NullCheckpoints;
 
 #[cfg(test)]
-impl Checkpoints for NoCheckpoints {
+impl Checkpoints for NullCheckpoints {
     fn find(&self, _cell: &str) -> Option<Run> {
         None
     }

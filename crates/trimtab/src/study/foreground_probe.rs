@@ -30,14 +30,14 @@ const FILE: &str = "light-work";
 
 /// Directories of the workspace for foreground I/O and for the tree.
 #[derive(Debug)]
-pub struct Places {
+pub struct ProbeDirectories {
     /// Directory of the tree.
     pub tree: DirTarget,
     /// Directory of the foreground I/O.
     pub others: DirTarget,
 }
 
-impl Places {
+impl ProbeDirectories {
     /// Creates two directories in `workspace`, with one clock.
     ///
     /// # Errors
@@ -62,18 +62,18 @@ struct ForegroundEvents<'a, E> {
     /// The foreground directory, until the thread starts.
     others: Option<DirTarget>,
     working: Option<JoinHandle<TargetResult<(LoadLatencies, RunRecording)>>>,
-    shared: Arc<Shared>,
+    shared: Arc<ProbeFlags>,
     met: Option<(LoadLatencies, RunRecording)>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ProbeFlags {
     over: AtomicBool,
     /// Discards may be in progress.
     trimming: AtomicBool,
 }
 
-impl Shared {
+impl ProbeFlags {
     /// Appends until the end.
     fn work(&self, mut target: DirTarget) -> TargetResult<(LoadLatencies, RunRecording)> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
@@ -179,7 +179,7 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
 /// An operation of the filesystem fails.
 pub fn measure<E: Events<MountedDir>>(
     run: &mut Run,
-    places: Places,
+    places: ProbeDirectories,
     list: &Arc<TreeList>,
     policy: &str,
     online: bool,

@@ -1,6 +1,6 @@
 //! A directory on a mounted filesystem as the target of a study.
 
-use super::foreground_probe::{self, Places};
+use super::foreground_probe::{self, ProbeDirectories};
 use super::run::{Offer, Rig};
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
@@ -115,7 +115,8 @@ impl Possibilities {
     /// All policies; `as-mounted` is the baseline.
     pub fn offers(&self) -> Vec<Offer> {
         let offer = |policy: &str, obstacle: Option<OmissionReason>| Offer { policy: policy.to_owned(), obstacle };
-        let (trim, remount) = (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
+        let (trim, remount) =
+            (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
         let as_mounted = offer(policy::AS_MOUNTED, None);
         let mut offers = if self.discard.is_on() {
             vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
@@ -179,11 +180,11 @@ fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) 
 
 /// Keeps other studies off a filesystem. The lock ends with the process.
 #[derive(Debug)]
-pub struct Alone {
+pub struct FilesystemLock {
     _lock: Option<File>,
 }
 
-impl Alone {
+impl FilesystemLock {
     /// Fails if another study is running on the filesystem of `path`: each would disturb the
     /// other and mistake its mount option for the user's.
     pub fn on(path: &Path) -> anyhow::Result<Self> {
@@ -313,7 +314,7 @@ impl<'a> RealRig<'a> {
     /// Measures foreground I/O while a tree is deleted under `policy`.
     fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<RunEnd> {
         let name = format!("beside-{}", self.runs);
-        let places = Places::new(&self.workspace, &name, 1)?;
+        let places = ProbeDirectories::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
         let mut watch = ProgressWatch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
         let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;

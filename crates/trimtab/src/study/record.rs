@@ -56,14 +56,14 @@ const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 4] {
 
 /// Studies from the store, with months of use on the twin of the measured drive.
 #[derive(Debug, Default)]
-pub struct Restored {
+pub struct StoredStudies {
     /// One study per target.
     pub studies: Vec<Study>,
     /// Months of use on the twin of the measured drive.
     pub months: Option<TwinMonths>,
 }
 
-impl Restored {
+impl StoredStudies {
     /// The studies of `record`; `load` reads a run.
     ///
     /// # Errors
@@ -151,10 +151,12 @@ pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -
 mod tests {
     use super::*;
     use trimtab_study::study::recommendation::Recommendation;
-    use trimtab_study::study::untried::{StudyPart, OmissionReason};
+    use trimtab_study::study::untried::{OmissionReason, StudyPart};
 
     fn study(target: &str, untried: &[&str]) -> Study {
-        let untried = untried.iter().map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
+        let untried = untried
+            .iter()
+            .map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
         Study { target: target.to_owned(), complete: true, untried: untried.collect(), ..Study::default() }
     }
 
@@ -175,7 +177,7 @@ mod tests {
             let id = keep(&context, studies, months).unwrap().unwrap();
             let store = store::open_to_read(&context).unwrap().unwrap();
             let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
-            let restored = Restored::of(&record, |id| store.load(id)).unwrap();
+            let restored = StoredStudies::of(&record, |id| store.load(id)).unwrap();
             // A series holds NaN, which never equals itself.
             assert_eq!(format!("{:?}", restored.studies), format!("{studies:?}"));
             assert_eq!(format!("{:?}", restored.months.as_ref()), format!("{months:?}"));

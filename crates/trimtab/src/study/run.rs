@@ -4,8 +4,8 @@
 use super::checkpoint::{self, Checkpoints};
 use super::snapshot_cache::SnapshotCache;
 use crate::drives::crew;
-use crate::drives::memory::Budget;
-use crate::drives::simulate::Unwatched;
+use crate::drives::memory::MemoryBudget;
+use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use anyhow::anyhow;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,14 +20,14 @@ use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::simulate::Watcher;
-use trimtab_study::study::cells::{StudyCell, StudyExtent, Question};
+use trimtab_study::study::cells::{Question, StudyCell, StudyExtent};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
 use trimtab_study::study::modelled::Setup;
 use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::trials::{self, Breadth, Trials};
-use trimtab_study::study::untried::{StudyPart as StudyPart, OmissionReason, OmittedPart};
+use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: a hash of everything that determines its result.
@@ -37,7 +37,7 @@ pub fn name(cell: &StudyCell) -> String {
 }
 
 /// The study of a modelled drive, before it runs.
-pub struct Modelled<'a> {
+pub struct ModelledStudy<'a> {
     /// The cells to run.
     pub cells: Vec<StudyCell>,
     /// Repeats of each cell.
@@ -56,7 +56,7 @@ pub struct Assumptions {
     cell: String,
 }
 
-impl<'a> Modelled<'a> {
+impl<'a> ModelledStudy<'a> {
     /// Adds trials of assumptions, unless an earlier study finished them or `only` names another
     /// cell.
     pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &StudyExtent), only: Option<&str>) {
@@ -84,11 +84,11 @@ fn no_assumptions(reason: String) -> OmittedPart {
 ///
 /// # Errors
 /// The store cannot be written; a drive cannot run any cell.
-pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec<Study>> {
-    let under_way: Vec<UnderWay<'_>> = all.into_iter().map(UnderWay::new).collect();
+pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Result<Vec<Study>> {
+    let under_way: Vec<RunningStudy<'_>> = all.into_iter().map(RunningStudy::new).collect();
     let tasks = in_order(&under_way);
     let bar = Tally::new(context, "runs", tasks.len() as u64);
-    let budget = Budget::of_this_machine();
+    let budget = MemoryBudget::of_this_machine();
     let snapshots = SnapshotCache::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
     let tasks = Mutex::new(tasks);
     let next = |thread: usize| {
@@ -100,24 +100,24 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            Work::Visit(nth) => study.visit(context, nth, &snapshots)?,
-            Work::Trial(at) => study.try_out(at, &snapshots),
+            TaskKind::Visit(nth) => study.visit(context, nth, &snapshots)?,
+            TaskKind::Trial(at) => study.try_out(at, &snapshots),
         }
         bar.count();
         Ok(())
     })?;
     drop(bar);
-    under_way.into_iter().map(UnderWay::close).collect()
+    under_way.into_iter().map(RunningStudy::close).collect()
 }
 
 /// A unit of work.
 struct Task {
     study: usize,
-    what: Work,
+    what: TaskKind,
     memory: u64,
 }
 
-enum Work {
+enum TaskKind {
     /// The visit with this index.
     Visit(usize),
     /// The small study that varies this assumption.
@@ -125,21 +125,21 @@ enum Work {
 }
 
 /// All tasks, those with most memory first.
-fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
+fn in_order(all: &[RunningStudy<'_>]) -> VecDeque<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for (study, under_way) in all.iter().enumerate() {
         // A snapshot for other cells is kept in addition.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
         let visits = under_way.visits.iter().enumerate();
-        tasks.extend(visits.map(|(nth, (at, _))| Task { study, what: Work::Visit(nth), memory: memory(*at) }));
-        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: Work::Trial(at), memory: 0 }));
+        tasks.extend(visits.map(|(nth, (at, _))| Task { study, what: TaskKind::Visit(nth), memory: memory(*at) }));
+        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: TaskKind::Trial(at), memory: 0 }));
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.memory));
     tasks.into()
 }
 
 /// A modelled study in progress.
-struct UnderWay<'a> {
+struct RunningStudy<'a> {
     cells: Vec<StudyCell>,
     /// Cells to run in order, and for each the cells that it covers.
     visits: Vec<(usize, Vec<usize>)>,
@@ -168,8 +168,8 @@ fn visits(cells: &[StudyCell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
     visits
 }
 
-impl<'a> UnderWay<'a> {
-    fn new(asked: Modelled<'a>) -> Self {
+impl<'a> RunningStudy<'a> {
+    fn new(asked: ModelledStudy<'a>) -> Self {
         let mut matrix = Matrix::new(asked.repeats);
         for cell in &asked.cells {
             let name = name(cell);
@@ -195,10 +195,10 @@ impl<'a> UnderWay<'a> {
     }
 
     /// The cells of a task.
-    fn cells_of(&self, what: &Work) -> &[StudyCell] {
+    fn cells_of(&self, what: &TaskKind) -> &[StudyCell] {
         match what {
-            Work::Visit(nth) => std::slice::from_ref(&self.cells[self.visits[*nth].0]),
-            Work::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
+            TaskKind::Visit(nth) => std::slice::from_ref(&self.cells[self.visits[*nth].0]),
+            TaskKind::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'a> UnderWay<'a> {
         let cell = &self.cells[at];
         let _underway = context.doing.begin(&cell.title());
         let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
-        let reason = match cell.run_from(&mut beginning, &mut Unwatched) {
+        let reason = match cell.run_from(&mut beginning, &mut SilentWatcher) {
             Ok((mut run, RunEnd::Complete)) => {
                 stamp(&mut run, cell.setup());
                 for at in all() {
@@ -291,7 +291,7 @@ fn small_study(cells: &[StudyCell], snapshots: &SnapshotCache) -> anyhow::Result
     let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
     let mut run = |cell: &StudyCell| match interrupt::requested() {
         true => Ok(None),
-        false => match cell.run_from(&mut beginning, &mut Unwatched)? {
+        false => match cell.run_from(&mut beginning, &mut SilentWatcher)? {
             (run, RunEnd::Complete) => Ok(Some(run)),
             _ => Ok(None),
         },
@@ -457,7 +457,7 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::checkpoint::NoCheckpoints;
+    use crate::study::checkpoint::NullCheckpoints;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
     use trimtab_sim::runner::recorder::RunRecording;
     use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -502,21 +502,22 @@ mod tests {
     #[test]
     fn repeats_alternate_and_failed_policy_is_dropped() {
         let mut rig = Fake::default();
-        let study = real(&mut rig, &asked(&[], None), &NoCheckpoints).unwrap();
+        let study = real(&mut rig, &asked(&[], None), &NullCheckpoints).unwrap();
         // Warm-up, forward, backward, and forward again without the failed policy.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
         let untried = [("batched", "needs root"), ("online", "the device is gone")];
-        let untried = untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
+        let untried =
+            untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
         assert_eq!(study.untried, untried);
     }
 
     #[test]
     fn single_policy_needs_no_warm_up() {
         let mut rig = Fake::default();
-        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NoCheckpoints).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
-        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NoCheckpoints).unwrap();
+        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NullCheckpoints).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NullCheckpoints).unwrap();
         assert!(study.runs.is_empty());
         let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };
         assert_eq!(study.untried, [OmittedPart { part, reason: OmissionReason::NoTime }]);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::cells::StudyCell;
-use trimtab_study::study::modelled::{UsedVolume, Setup};
+use trimtab_study::study::modelled::{Setup, UsedVolume};
 use trimtab_study::study::problem::StudyError;
 
 /// A snapshot is kept only with this many times its drive's memory: two active drives, a copy
@@ -15,12 +15,12 @@ const ROOM: u64 = 5;
 
 /// Snapshots by the settings that determine them.
 pub struct SnapshotCache {
-    known: BTreeMap<String, Mutex<Slot>>,
+    known: BTreeMap<String, Mutex<SnapshotSlot>>,
     memory: Bytes,
 }
 
 #[derive(Default)]
-struct Slot {
+struct SnapshotSlot {
     /// Runs that still need it.
     left: usize,
     made: Option<UsedVolume>,
@@ -29,7 +29,7 @@ struct Slot {
 impl SnapshotCache {
     /// A cache for these runs, on a machine whose running cells may use `memory`.
     pub fn of<'a>(cells: impl Iterator<Item = &'a StudyCell>, memory: Bytes) -> Self {
-        let mut known: BTreeMap<String, Mutex<Slot>> = BTreeMap::new();
+        let mut known: BTreeMap<String, Mutex<SnapshotSlot>> = BTreeMap::new();
         for beginning in cells.filter_map(StudyCell::beginning) {
             known.entry(beginning).or_default().get_mut().unwrap_or_else(PoisonError::into_inner).left += 1;
         }

@@ -1,7 +1,7 @@
 //! Estimates the time of a sweep by running a few of its cells for a moment.
 
-use super::Checked;
-use crate::drives::simulate::traced::Traced;
+use super::ValidatedPlan;
+use crate::drives::simulate::traced::TraceInput;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::sys::interrupt;
@@ -61,7 +61,7 @@ impl Stopwatch {
 }
 
 /// Time of a cell, in seconds.
-fn time(cell: &SweepCell<Traced>) -> Option<f64> {
+fn time(cell: &SweepCell<TraceInput>) -> Option<f64> {
     let patience = if matches!(cell.work, SweepCellWork::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
     let mut watch = Stopwatch { began: Instant::now(), patience, half: None, now: None };
     match (cell.run(&mut watch), cell.writes()) {
@@ -73,7 +73,7 @@ fn time(cell: &SweepCell<Traced>) -> Option<f64> {
 
 /// Runs a few cells of a plan.
 #[must_use]
-pub fn calibrate(checked: &Checked) -> Calibration {
+pub fn calibrate(checked: &ValidatedPlan) -> Calibration {
     let (plan, last) = (&checked.plan, u128::from(checked.plan.cells() - 1));
     let mut numbers: Vec<u64> = (0..CELLS).map(|n| (u128::from(n) * last / u128::from(CELLS - 1)) as u64).collect();
     numbers.dedup();

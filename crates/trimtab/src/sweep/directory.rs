@@ -1,7 +1,7 @@
 //! The directory of a sweep: its plan, its finished cells, and its results.
 
-use super::journal::{self, Journal};
-use super::{Checked, parquet};
+use super::journal::{self, SweepJournal};
+use super::{ValidatedPlan, parquet};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use std::str::FromStr;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::detail;
-use trimtab_study::sweep::table::{self, Column, CellOutcome, SweepRow};
+use trimtab_study::sweep::table::{self, CellOutcome, Column, SweepRow};
 use trimtab_study::sweep::{MODEL, Plan, short_hash};
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ResultTable {
     /// One row per cell.
     Cells,
     /// One row per point of each series that the plan keeps.
@@ -26,7 +26,7 @@ pub enum Part {
     Histograms,
 }
 
-impl Part {
+impl ResultTable {
     const fn file(self) -> &'static str {
         match self {
             Self::Cells => RESULTS,
@@ -47,7 +47,7 @@ const BYTES_MAX: u64 = 4 << 20;
 
 /// Description of a sweep, equal for all of its shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct SweepDescription {
     /// `trimtab.sweep`.
     pub schema: String,
     /// Version of this file's and the table's format.
@@ -66,10 +66,10 @@ pub struct About {
     pub cells: u64,
 }
 
-impl About {
+impl SweepDescription {
     /// The description of a plan.
     #[must_use]
-    pub fn of(checked: &Checked) -> Self {
+    pub fn of(checked: &ValidatedPlan) -> Self {
         Self {
             schema: "trimtab.sweep".to_owned(),
             version: table::SCHEMA,
@@ -143,7 +143,7 @@ impl fmt::Display for Shard {
 pub struct Directory {
     dir: Dir,
     /// Description of the sweep.
-    pub about: About,
+    pub about: SweepDescription,
     /// The plan.
     pub plan: Plan,
 }
@@ -162,18 +162,18 @@ impl Directory {
     ///
     /// # Errors
     /// The directory cannot be created, or is writable by other users.
-    pub fn of_plan(path: &Path, checked: &Checked) -> anyhow::Result<Self> {
-        Self::make(path, &About::of(checked), &checked.text, checked.plan.clone())
+    pub fn of_plan(path: &Path, checked: &ValidatedPlan) -> anyhow::Result<Self> {
+        Self::make(path, &SweepDescription::of(checked), &checked.text, checked.plan.clone())
     }
 
     /// The present description, if it is of another plan or model.
     #[must_use]
-    pub fn of_another(path: &Path, checked: &Checked) -> Option<About> {
+    pub fn of_another(path: &Path, checked: &ValidatedPlan) -> Option<SweepDescription> {
         let there = Dir::open(path).ok().and_then(|dir| about_in(&dir).ok());
-        there.filter(|about| *about != About::of(checked))
+        there.filter(|about| *about != SweepDescription::of(checked))
     }
 
-    fn make(path: &Path, about: &About, text: &str, plan: Plan) -> anyhow::Result<Self> {
+    fn make(path: &Path, about: &SweepDescription, text: &str, plan: Plan) -> anyhow::Result<Self> {
         let cannot = || format!("cannot use the directory {}", path.display());
         let dir = Dir::open_or_make(path).with_context(cannot)?;
         dir.require_unshared().with_context(cannot)?;
@@ -181,7 +181,7 @@ impl Directory {
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
             // The tables belong to another plan or model and would be mistaken for this one's.
-            for part in [Part::Cells, Part::Series, Part::Histograms] {
+            for part in [ResultTable::Cells, ResultTable::Series, ResultTable::Histograms] {
                 made.remove(part.file())?;
             }
             made.write(PLAN, text.as_bytes())?;
@@ -240,8 +240,8 @@ impl Directory {
     ///
     /// # Errors
     /// As for [`Journal::open`].
-    pub fn journal(&self, shard: Shard) -> anyhow::Result<(Journal, Vec<SweepRow>)> {
-        Journal::open(&self.dir, &self.journal_name(shard))
+    pub fn journal(&self, shard: Shard) -> anyhow::Result<(SweepJournal, Vec<SweepRow>)> {
+        SweepJournal::open(&self.dir, &self.journal_name(shard))
     }
 
     /// The names of all journals of this plan, or also of others.
@@ -291,7 +291,7 @@ impl Directory {
         if rows.len() as u64 == self.about.cells {
             let provenance = self.provenance()?;
             // The table of cells comes last: if it exists, all exist.
-            for part in [Part::Histograms, Part::Series, Part::Cells] {
+            for part in [ResultTable::Histograms, ResultTable::Series, ResultTable::Cells] {
                 if let Some(columns) = self.columns(part, &rows) {
                     let bytes =
                         parquet::file(&columns, &provenance).with_context(|| format!("cannot write {}", shown(&self.dir, part.file())))?;
@@ -304,12 +304,12 @@ impl Directory {
 
     /// A table; `None` if the plan keeps no data for it.
     #[must_use]
-    pub fn columns(&self, part: Part, rows: &[SweepRow]) -> Option<Vec<Column>> {
+    pub fn columns(&self, part: ResultTable, rows: &[SweepRow]) -> Option<Vec<Column>> {
         let keep = &self.plan.keep;
         match part {
-            Part::Cells => Some(table::table(&self.plan, rows)),
-            Part::Series => keep.series().then(|| detail::series(rows)),
-            Part::Histograms => keep.histograms().then(|| detail::histograms(rows)),
+            ResultTable::Cells => Some(table::table(&self.plan, rows)),
+            ResultTable::Series => keep.series().then(|| detail::series(rows)),
+            ResultTable::Histograms => keep.histograms().then(|| detail::histograms(rows)),
         }
     }
 
@@ -318,7 +318,7 @@ impl Directory {
     /// # Errors
     /// The plan cannot be read.
     pub fn provenance(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let About { schema, version, name, plan, tool_version, model, inputs, cells } = &self.about;
+        let SweepDescription { schema, version, name, plan, tool_version, model, inputs, cells } = &self.about;
         let pairs = [
             ("schema", schema.clone()),
             ("version", version.to_string()),
@@ -392,8 +392,9 @@ fn text_in(dir: &Dir, name: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn about_in(dir: &Dir) -> anyhow::Result<About> {
-    let about: About = serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
+fn about_in(dir: &Dir) -> anyhow::Result<SweepDescription> {
+    let about: SweepDescription =
+        serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
     // The hash becomes part of file names.
     let is_hash = about.plan.len() == 32 && about.plan.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { Ok(about) } else { Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into()) }

@@ -1,7 +1,7 @@
 //! The cost of a plan: cells, time and memory.
 
 use super::calibrate::Calibration;
-use super::{Checked, Examination};
+use super::{Examination, ValidatedPlan};
 use crate::drives::crew::processors;
 use crate::report::layout::on_screen;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -34,7 +34,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// The cost of `checked`, from an examination of its cells and trial runs.
-    pub fn of(checked: &Checked, looked: Examination, calibration: Calibration) -> Self {
+    pub fn of(checked: &ValidatedPlan, looked: Examination, calibration: Calibration) -> Self {
         let cells = checked.plan.cells();
         let memory = super::usable_memory();
         let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
@@ -58,7 +58,7 @@ impl Estimate {
     }
 
     /// The estimate as text.
-    pub fn text(&self, checked: &Checked) -> String {
+    pub fn text(&self, checked: &ValidatedPlan) -> String {
         let mut table = Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
         for axis in &checked.plan.axes {
             let probes = axis.probes();

@@ -1,7 +1,7 @@
 //! Files named by plans: drives and traces, each read once.
 
 use crate::drives;
-use crate::drives::simulate::traced::Traced;
+use crate::drives::simulate::traced::TraceInput;
 use sha2::Digest as _;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_study::sweep::{TraceReplayOptions, Sources, hex, settings, short_hash};
+use trimtab_study::sweep::{Sources, TraceReplayOptions, hex, settings, short_hash};
 use trimtab_vssd::trace::timing;
 
 /// Drives and traces of one plan. Paths are relative to the plan's directory.
@@ -50,7 +50,7 @@ impl Files {
 }
 
 impl Sources for Files {
-    type Trace = Traced;
+    type Trace = TraceInput;
 
     fn drive(&self, name: &str) -> Result<Drive, String> {
         let mut known = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Sources for Files {
         known.entry(name.to_owned()).or_insert_with(load).clone()
     }
 
-    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(Traced, String), String> {
+    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(TraceInput, String), String> {
         let path = self.path(path);
         let TraceReplayOptions { reading, timing } = asked.clone();
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Sources for Files {
             content(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
         let content = known.entry(path.clone()).or_insert_with(load).clone()?;
-        Ok((Traced { path, reading, timing }, content))
+        Ok((TraceInput { path, reading, timing }, content))
     }
 }
 

@@ -19,14 +19,14 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// A journal for writing, locked against other processes.
 #[derive(Debug)]
-pub struct Journal {
+pub struct SweepJournal {
     file: File,
     /// Length of the complete lines, in bytes.
     len: u64,
     synced: Instant,
 }
 
-impl Journal {
+impl SweepJournal {
     /// Opens or creates the journal and returns its rows. A line truncated by a crash is removed.
     ///
     /// # Errors
@@ -140,17 +140,17 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
         let all: Vec<SweepRow> = (0..10).map(some).collect();
-        let (mut journal, found) = Journal::open(&directory, "j").unwrap();
+        let (mut journal, found) = SweepJournal::open(&directory, "j").unwrap();
         assert!(found.is_empty());
         all.iter().for_each(|row| journal.put(row).unwrap());
-        assert!(Journal::open(&directory, "j").unwrap_err().to_string().contains("another process"));
+        assert!(SweepJournal::open(&directory, "j").unwrap_err().to_string().contains("another process"));
         drop(journal);
         let path = scratch.path().join("j");
         let whole = std::fs::read(&path).unwrap();
         // After any truncation, complete rows remain and new rows follow.
         for cut in (0..=whole.len()).step_by(17) {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            let (mut journal, found) = Journal::open(&directory, "j").unwrap();
+            let (mut journal, found) = SweepJournal::open(&directory, "j").unwrap();
             assert_eq!(found, all[..found.len()], "{cut}");
             assert_eq!(found.len(), whole[..cut].iter().filter(|byte| **byte == b'\n').count());
             journal.put(&some(77)).unwrap();
@@ -164,7 +164,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
         File::create(scratch.path().join("j")).unwrap().set_len(3 << 40).unwrap();
-        for error in [read(&directory, "j").unwrap_err(), Journal::open(&directory, "j").unwrap_err()] {
+        for error in [read(&directory, "j").unwrap_err(), SweepJournal::open(&directory, "j").unwrap_err()] {
             assert!(error.to_string().contains("line 1: it is longer than 67108864 bytes"), "{error}");
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     fn read_of_damaged_line_names_it() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
-        let (mut journal, _) = Journal::open(&directory, "j").unwrap();
+        let (mut journal, _) = SweepJournal::open(&directory, "j").unwrap();
         (0..4).for_each(|cell| journal.put(&some(cell)).unwrap());
         drop(journal);
         let path = scratch.path().join("j");

@@ -7,7 +7,7 @@ use trimtab_study::sweep::table::{CellOutcome, SweepRow};
 
 /// The progress of a sweep.
 #[derive(Debug, serde::Serialize)]
-pub struct Progress {
+pub struct SweepProgress {
     name: String,
     directory: PathBuf,
     cells: u64,
@@ -21,7 +21,7 @@ pub struct Progress {
     results: Option<PathBuf>,
 }
 
-impl Progress {
+impl SweepProgress {
     /// The progress of the sweep in `directory`, whose finished cells are `rows`.
     pub fn of(path: &Path, directory: &Directory, rows: &[SweepRow]) -> Self {
         let mut reasons: Vec<(String, u64)> = Vec::new();

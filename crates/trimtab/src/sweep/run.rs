@@ -1,13 +1,13 @@
 //! Runs the cells of a sweep: threads that take one cell after another, each within the
 //! memory budget.
 
-use super::Checked;
+use super::ValidatedPlan;
 use super::directory::{Directory, Shard};
-use super::journal::Journal;
+use super::journal::SweepJournal;
 use crate::drives::crew;
-use crate::drives::memory::Budget;
-use crate::drives::simulate::Unwatched;
-use crate::drives::simulate::traced::Traced;
+use crate::drives::memory::MemoryBudget;
+use crate::drives::simulate::SilentWatcher;
+use crate::drives::simulate::traced::TraceInput;
 use anyhow::Context as _;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ pub struct RunOptions {
 
 /// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct SweepOutcome {
     /// Cells of the share.
     pub cells: u64,
     /// Cells that were already finished.
@@ -47,22 +47,22 @@ pub struct Done {
 /// # Errors
 /// The directory cannot be written; a cell needs more memory than this machine has. An
 /// interrupt is not an error: unfinished cells are simply missing.
-pub fn run(context: &Context, checked: &Checked, directory: &Directory, asked: RunOptions) -> anyhow::Result<Done> {
+pub fn run(context: &Context, checked: &ValidatedPlan, directory: &Directory, asked: RunOptions) -> anyhow::Result<SweepOutcome> {
     let found = directory.found()?;
     let (journal, rows) = directory.journal(asked.shard)?;
     let there: BTreeSet<u64> = rows.iter().map(|row| row.cell).collect();
     let cells: Vec<u64> = asked.shard.cells(directory.about.cells).collect();
     let todo: Vec<u64> = cells.iter().copied().filter(|cell| !there.contains(cell)).collect();
     let bar = Tally::new(context, "cells", todo.len() as u64);
-    let crew = Crew {
+    let crew = CellRunner {
         context,
         checked,
         found: &found,
-        budget: Budget::of_this_machine(),
-        books: Mutex::new(Books {
+        budget: MemoryBudget::of_this_machine(),
+        books: Mutex::new(SweepQueue {
             todo: todo.iter(),
             journal,
-            done: Done { cells: cells.len() as u64, found: there.len() as u64, run: 0 },
+            done: SweepOutcome { cells: cells.len() as u64, found: there.len() as u64, run: 0 },
             too_large: None,
         }),
         bar,
@@ -72,26 +72,26 @@ pub fn run(context: &Context, checked: &Checked, directory: &Directory, asked: R
     crew.end(ran)
 }
 
-struct Books<'a> {
+struct SweepQueue<'a> {
     todo: std::slice::Iter<'a, u64>,
-    journal: Journal,
-    done: Done,
+    journal: SweepJournal,
+    done: SweepOutcome,
     /// The first cell that does not fit in memory, and its size.
     too_large: Option<(u64, Bytes)>,
 }
 
-struct Crew<'a> {
+struct CellRunner<'a> {
     context: &'a Context,
-    checked: &'a Checked,
+    checked: &'a ValidatedPlan,
     found: &'a BTreeMap<String, CellOutcome>,
-    budget: Budget,
-    books: Mutex<Books<'a>>,
+    budget: MemoryBudget,
+    books: Mutex<SweepQueue<'a>>,
     bar: Tally,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> CellRunner<'a> {
     /// Each change of the state is complete, so the lock is usable after a panic.
-    fn books(&self) -> MutexGuard<'_, Books<'a>> {
+    fn books(&self) -> MutexGuard<'_, SweepQueue<'a>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,14 +120,14 @@ impl<'a> Crew<'a> {
     }
 
     /// Runs a cell; `None` if it was stopped, or does not fit in memory.
-    fn make(&self, number: u64, cell: &SweepCell<Traced>) -> Option<CellOutcome> {
+    fn make(&self, number: u64, cell: &SweepCell<TraceInput>) -> Option<CellOutcome> {
         let memory = cell.memory();
         let Some(_part) = self.budget.take(memory.0) else {
             self.books().too_large.get_or_insert((number, memory));
             return None;
         };
         let _underway = self.context.doing.begin(&format!("cell {number}"));
-        match catch_unwind(AssertUnwindSafe(|| cell.run(&mut Unwatched))) {
+        match catch_unwind(AssertUnwindSafe(|| cell.run(&mut SilentWatcher))) {
             Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
             Ok(Ok((_, RunEnd::Failed(error)))) => Some(CellOutcome::Failed(error.to_string())),
             Ok(Ok((_, RunEnd::Interrupted))) => None,
@@ -144,8 +144,8 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-impl Crew<'_> {
-    fn end(self, ran: anyhow::Result<()>) -> anyhow::Result<Done> {
+impl CellRunner<'_> {
+    fn end(self, ran: anyhow::Result<()>) -> anyhow::Result<SweepOutcome> {
         drop(self.bar);
         let mut books = self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
         ran?;

@@ -1,11 +1,11 @@
 //! Trims one filesystem: checks for obstacles, takes the locks, trims the windows and reports
 //! the outcome.
 
-use super::Request;
-use super::outcome::{Outcome, WouldSend, finish};
+use super::ManualTrimRequest;
+use super::outcome::{FilesystemOutcome, SendEstimate, finish};
 use super::progress::{show, view};
 use super::whole::whole;
-use crate::history::{Ending, History, Pass};
+use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -30,22 +30,27 @@ use trimtab_linux::trim::surface::{Account, at_once};
 use trimtab_sim::target::TrimWindow;
 
 /// Outcome for one path.
-pub enum One {
-    Done(Box<Outcome>),
+pub enum PathOutcome {
+    Done(Box<FilesystemOutcome>),
     /// Another path named the same filesystem.
     Again(String),
 }
 
 /// Trims the filesystem of `path` unless `trimmed` (pairs of id and path) already contains
 /// it.
-pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
+pub fn trim_one(
+    request: &ManualTrimRequest,
+    path: &Path,
+    trimmed: &mut Vec<(String, String)>,
+    context: &Context,
+) -> anyhow::Result<PathOutcome> {
     // Those of fstab have not been asked yet.
     mount_check::require_answers(&[path])?;
     refuse_files(path)?;
     fstab::require_mounted(path)?;
     let mut fs = Filesystem::open(path)?;
     if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
-        return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
+        return Ok(PathOutcome::Again(format!("on the same filesystem as {other}, trimmed once")));
     }
     // The kernel refuses every discard of a read-only device, but a loop device still counts
     // them.
@@ -59,7 +64,7 @@ pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, Strin
     };
     trimmed.push((fs.id().to_owned(), path.display().to_string()));
     outcome.named = other_name(path, &fs);
-    Ok(One::Done(Box::new(outcome)))
+    Ok(PathOutcome::Done(Box::new(outcome)))
 }
 
 /// Refuses a path that is a file, as fstrim does.
@@ -80,7 +85,7 @@ fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
 
 /// The outcome for a filesystem on which FITRIM cannot work; `None` if it can. A dry run
 /// needs no permission to trim.
-fn obstructed(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Option<Outcome>> {
+fn obstructed(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<Option<FilesystemOutcome>> {
     let Some(obstacle) = fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission) else { return Ok(None) };
     let why = delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
     let mut outcome = blank(request, fs);
@@ -91,7 +96,7 @@ fn obstructed(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Option<O
 }
 
 /// Writes out pending changes, or adds a remark about recent deletes.
-fn sync(request: &Request, fs: &mut Filesystem, outcome: &mut Outcome) {
+fn sync(request: &ManualTrimRequest, fs: &mut Filesystem, outcome: &mut FilesystemOutcome) {
     if !request.sync {
         outcome.remarks.push("not synced first: deletes of the last seconds may wait for the next trim (--sync)".to_owned());
         return;
@@ -106,7 +111,7 @@ fn sync(request: &Request, fs: &mut Filesystem, outcome: &mut Outcome) {
 }
 
 /// Refuses a request that the filesystem would always reject.
-fn require_possible(request: &Request, fs: &Filesystem) -> anyhow::Result<()> {
+fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Result<()> {
     if let Some(why) = fs.refuses_min_extent(request.least()) {
         let shown = fs.mount().mount_point.display();
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
@@ -117,7 +122,7 @@ fn require_possible(request: &Request, fs: &Filesystem) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
+fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<FilesystemOutcome> {
     require_possible(request, fs)?;
     let mut outcome = blank(request, fs);
     sync(request, fs, &mut outcome);
@@ -126,7 +131,7 @@ fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
     outcome.asked_bytes = chosen(request, fs).fold(0, |sum, w| sum.saturating_add(w.len));
     let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
     let would_send = fs.would_send(&windows, request.least());
-    outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
+    outcome.would_send = would_send.map(|(s, at_most)| SendEstimate { bytes: s.bytes, extents: s.extents, at_most });
     let (delivery, remarks) = delivery::forecast(fs);
     outcome.delivery = delivery;
     outcome.remarks.extend(remarks);
@@ -135,15 +140,15 @@ fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
 }
 
 /// The requested windows.
-fn chosen<'a>(request: &'a Request, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
+fn chosen<'a>(request: &'a ManualTrimRequest, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
     let touches = |w: &&TrimWindow| {
         request.window.is_none_or(|range| w.start < range.start.saturating_add(range.len) && range.start < w.start.saturating_add(w.len))
     };
     fs.layout().windows.iter().filter(touches)
 }
 
-fn blank(request: &Request, fs: &Filesystem) -> Outcome {
-    Outcome {
+fn blank(request: &ManualTrimRequest, fs: &Filesystem) -> FilesystemOutcome {
+    FilesystemOutcome {
         path: fs.mount().mount_point.display().to_string(),
         named: None,
         fs_type: fs.mount().fs_type.clone(),
@@ -175,7 +180,7 @@ fn blank(request: &Request, fs: &Filesystem) -> Outcome {
     }
 }
 
-fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
+fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> anyhow::Result<FilesystemOutcome> {
     let shown = fs.mount().mount_point.display().to_string();
     require_possible(request, fs)?;
     interrupt::must_finish();
@@ -210,13 +215,13 @@ fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
 }
 
 /// Stores the trim for `trimtab history`.
-fn remember(request: &Request, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
+fn remember(request: &ManualTrimRequest, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut FilesystemOutcome) {
     let ending = match (outcome.complete, interrupt::requested()) {
-        (false, true) => Ending::Stopped("interrupted".to_owned()),
-        _ => Ending::Complete,
+        (false, true) => PassEnd::Stopped("interrupted".to_owned()),
+        _ => PassEnd::Complete,
     };
     let by_hand = outcome.policy.split(':').next().unwrap_or_default();
-    let pass = Pass {
+    let pass = TrimPass {
         by: "hand",
         policy: by_hand,
         policy_settings: request.how.settings(),
@@ -232,7 +237,7 @@ fn remember(request: &Request, fs: &Filesystem, account: &Account, began: Nanos,
 }
 
 /// Judges from the layers' counts how far the discards came.
-fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
+fn deliver(outcome: &mut FilesystemOutcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
     outcome.layers = layers;
     if outcome.requests == 0 && !outcome.complete {
         // Delivery is judged by requests, and none was made.
@@ -246,7 +251,7 @@ fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
 }
 
 /// Waits for the locks of the drives. The filesystem can be unmounted during the wait.
-fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
+fn lock(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
     fs.release();
     let mut waited = false;
     let patience = request.lock_wait;
@@ -261,7 +266,7 @@ fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
 }
 
 /// Trims some windows at once.
-fn windows(request: &Request, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
+fn windows(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
     let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
     let before = fs.last_least();
     fs.prepare(request.min_extent, false);

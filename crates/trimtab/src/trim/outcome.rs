@@ -19,7 +19,7 @@ pub struct RefusedWindow {
 
 /// Amount that a trim would send.
 #[derive(Debug, Serialize)]
-pub struct WouldSend {
+pub struct SendEstimate {
     pub bytes: u64,
     pub extents: u64,
     /// The amount is an upper bound: ext4 does not show which groups it regards as trimmed.
@@ -28,7 +28,7 @@ pub struct WouldSend {
 
 /// Outcome for one filesystem.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
+pub struct FilesystemOutcome {
     pub path: String,
     /// The named directory, if it is not the mount point.
     pub named: Option<String>,
@@ -55,7 +55,7 @@ pub struct Outcome {
     /// its window.
     pub sent_twice_bytes: u64,
     /// For a dry run: the amount to send, if the filesystem reports its free space.
-    pub would_send: Option<WouldSend>,
+    pub would_send: Option<SendEstimate>,
     /// Whether all of it arrived, on every leg. For a dry run, set only if a trim could not prove
     /// it.
     pub delivery: Option<Delivery>,
@@ -72,29 +72,29 @@ pub struct Outcome {
 
 /// A path that was skipped, which is not a fault.
 #[derive(Debug, Serialize)]
-pub struct PassedBy {
+pub struct SkippedPath {
     pub path: String,
     pub why: String,
 }
 
 /// A path that could not be trimmed.
 #[derive(Debug, Serialize)]
-pub struct Failed {
+pub struct TrimFailure {
     pub path: String,
     pub why: String,
 }
 
 /// Outcomes of all filesystems.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct TrimReport {
     pub dry_run: bool,
-    pub filesystems: Vec<Outcome>,
-    pub passed_by: Vec<PassedBy>,
-    pub failed: Vec<Failed>,
+    pub filesystems: Vec<FilesystemOutcome>,
+    pub passed_by: Vec<SkippedPath>,
+    pub failed: Vec<TrimFailure>,
 }
 
 /// The exit status of the worst outcome.
-pub fn exit_code(report: &Report) -> ExitCode {
+pub fn exit_code(report: &TrimReport) -> ExitCode {
     if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
         return ExitCode::FAILURE;
     }
@@ -105,7 +105,7 @@ pub fn exit_code(report: &Report) -> ExitCode {
 }
 
 /// One line about refused requests.
-pub fn refusal(outcome: &Outcome) -> Option<String> {
+pub fn refusal(outcome: &FilesystemOutcome) -> Option<String> {
     let first = outcome.refused.first()?;
     let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
     Some(format!(
@@ -114,7 +114,7 @@ pub fn refusal(outcome: &Outcome) -> Option<String> {
     ))
 }
 
-pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
+pub fn finish(outcome: &mut FilesystemOutcome, account: &Account, started: Instant) {
     let ms = |wait: Option<Nanos>| wait.map(|w| w.as_secs_f64() * 1e3);
     let carried_out = account.discards.carried_out();
     outcome.requests = carried_out.count;

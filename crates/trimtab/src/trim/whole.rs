@@ -1,8 +1,8 @@
 //! A pass over a whole filesystem, which continues an interrupted one.
 
-use super::outcome::Outcome;
+use super::outcome::FilesystemOutcome;
 use super::progress::{show, view};
-use super::{Request, TrimMode};
+use super::{ManualTrimRequest, TrimMode};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -21,7 +21,12 @@ use trimtab_sim::policy::{Driver, IdleSettings, RefusalAction, RefusalLimits, Tu
 const PATIENCE: RefusalLimits = RefusalLimits { tries: 1, windows: 8 };
 
 /// Trims all windows under the policy, starting where an interrupted pass stopped.
-pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
+pub fn whole(
+    request: &ManualTrimRequest,
+    fs: &mut Filesystem,
+    context: &Context,
+    outcome: &mut FilesystemOutcome,
+) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file
         .load(unix_now().0 / 1_000_000_000)

@@ -4,7 +4,7 @@ mod real;
 
 use super::probed_area;
 use crate::drives::{self, Drive, crew, twins};
-use crate::report::file::{self, Place};
+use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -21,12 +21,12 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::document::{NarrowLayout, Table};
-use trimtab_study::learn::predict::{Area, WorkloadFigure, Prediction, SIZE, ResidualDeviation, What, churn, figures, predictions};
+use trimtab_study::learn::predict::{Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions};
 use trimtab_study::sweep::hex;
 
 /// A twin to check.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct TwinCheckRequest {
     /// File of the twin.
     pub twin: String,
     /// The drive: a directory on it, a file on it, the device itself, or a modelled drive.
@@ -56,7 +56,7 @@ const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME
 const ALIKE: f64 = 0.005;
 
 /// Predicts, stores the predictions, measures and compares.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &TwinCheckRequest, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     probed_area::check_rest(request.rest)?;
     let drive = drives::load(&request.twin)?;
@@ -94,7 +94,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         "twin": request.twin,
         "target": request.target,
         "predictions": { "file": kept, "sha256": hash },
-        "figures": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
+        "figures": lines.iter().map(CheckLine::as_json).collect::<Vec<_>>(),
         "held": lines.iter().filter(|line| line.holds()).count(),
         "notes": notes,
     });
@@ -113,7 +113,7 @@ fn unexplained_twin(origin: &Origin) -> Option<String> {
 const MEMBERS_ENOUGH: usize = 16;
 
 /// Note on the number of members.
-fn few(twin: &Twin, request: &Request) -> Option<String> {
+fn few(twin: &Twin, request: &TwinCheckRequest) -> Option<String> {
     let (asked, all) = (request.members as usize, twin.members.len());
     if asked.min(all) < MEMBERS_ENOUGH {
         return Some(format!("intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}", asked.min(all)));
@@ -124,7 +124,7 @@ fn few(twin: &Twin, request: &Request) -> Option<String> {
 /// Predictions of the ensemble's members.
 fn predicted(
     twin: &Twin,
-    request: &Request,
+    request: &TwinCheckRequest,
     show: impl Fn(usize, &DriveSpec) -> Option<Vec<WorkloadFigure>> + Sync + Send,
 ) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(request.members as usize);
@@ -140,7 +140,7 @@ fn predicted(
 
 /// Writes the predictions before anything is measured; returns the hash of the file and its
 /// path.
-fn keep(request: &Request, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
+fn keep(request: &TwinCheckRequest, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
     let content = json!({
         "twin": spec.name,
         "origin": twin.origin,
@@ -150,7 +150,7 @@ fn keep(request: &Request, spec: &DriveSpec, twin: &Twin, predicted: &[Predictio
     let text = output::document("twin-predictions", 2, &content)?;
     let hash = hex(&Sha256::digest(&text));
     let path = request.predictions.clone().unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
-    Ok((hash, file::write(&path, text.as_bytes(), Place::Free)?))
+    Ok((hash, file::write(&path, text.as_bytes(), OverwriteMode::Free)?))
 }
 
 fn prediction(one: &Prediction) -> Value {
@@ -171,16 +171,16 @@ enum CheckTarget {
     /// A modelled drive, in virtual time.
     Modelled(Box<DriveSpec>),
     /// A real drive.
-    Real(Box<real::Checked>),
+    Real(Box<real::OpenedDrive>),
 }
 
 impl CheckTarget {
-    fn of(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+    fn of(request: &TwinCheckRequest, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
             if request.churn {
                 return Err(UsageError::new("months of churn can be checked on modelled drives only").hint("leave out --churn").into());
             }
-            return Ok(Self::Real(Box::new(real::Checked::open(request, context, target)?)));
+            return Ok(Self::Real(Box::new(real::OpenedDrive::open(request, context, target)?)));
         };
         probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
         let truth = drives::load(name)?.spec;
@@ -199,12 +199,12 @@ impl CheckTarget {
     }
 
     /// The measured figures, and notes.
-    fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+    fn measured(self, request: &TwinCheckRequest, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
                 let all = of_modelled(&truth, request)
                     .ok_or_else(|| UsageError::new(format!("{} cannot be scaled down this far, or fails", request.target)))?;
-                Ok((all.into_iter().map(Measured::once).collect(), Vec::new()))
+                Ok((all.into_iter().map(MeasuredFigure::once).collect(), Vec::new()))
             }
             Self::Real(checked) => checked.measured(request, context),
         }
@@ -225,7 +225,7 @@ impl CheckTarget {
 }
 
 /// Figures of a modelled drive.
-fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<WorkloadFigure>> {
+fn of_modelled(spec: &DriveSpec, request: &TwinCheckRequest) -> Option<Vec<WorkloadFigure>> {
     let mut all = figures(spec, request.seed)?;
     if request.churn {
         all.extend(churn::figures(spec, request.seed).unwrap_or_default());
@@ -248,7 +248,7 @@ fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
 
 /// A measured figure: once in virtual time, several times on a real drive.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredFigure {
     /// The median.
     pub figure: WorkloadFigure,
     /// The minimum.
@@ -257,32 +257,32 @@ pub struct Measured {
     pub high: f64,
 }
 
-impl Measured {
+impl MeasuredFigure {
     fn once(figure: WorkloadFigure) -> Self {
         Self { low: figure.value, high: figure.value, figure }
     }
 }
 
 /// A figure, predicted and measured.
-struct Line {
+struct CheckLine {
     prediction: Prediction,
-    measured: Measured,
+    measured: MeasuredFigure,
 }
 
 /// Pairs predictions with measured figures; returns notes about figures that the drive lacks,
 /// such as TRIM.
-fn compared(predicted: &[Prediction], measured: &[Measured]) -> (Vec<Line>, Vec<String>) {
+fn compared(predicted: &[Prediction], measured: &[MeasuredFigure]) -> (Vec<CheckLine>, Vec<String>) {
     let (mut lines, mut missing) = (Vec::new(), Vec::new());
     for prediction in predicted {
         match measured.iter().find(|one| (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)) {
-            Some(one) => lines.push(Line { prediction: *prediction, measured: one.clone() }),
+            Some(one) => lines.push(CheckLine { prediction: *prediction, measured: one.clone() }),
             None => missing.push(format!("{} of '{}' was predicted, but the drive has none", prediction.what.name(), prediction.workload)),
         }
     }
     (lines, missing)
 }
 
-impl Line {
+impl CheckLine {
     /// True if the interval contains the printed median; a single round inside is not enough.
     fn holds(&self) -> bool {
         let Prediction { low, high, .. } = self.prediction;
@@ -323,7 +323,7 @@ fn shown(what: What, value: f64) -> String {
     }
 }
 
-fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
+fn text(lines: &[CheckLine], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
     let mut table =
         Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(NarrowLayout::Records);
     for line in lines {
@@ -368,7 +368,8 @@ mod tests {
     #[test]
     fn compared_pairs_prediction_with_its_figure() {
         let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
-        let (lines, missing) = compared(&predicted, &[Measured::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
+        let (lines, missing) =
+            compared(&predicted, &[MeasuredFigure::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
         assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
         assert_eq!(missing, ["time of 'trims' was predicted, but the drive has none"]);
     }
@@ -377,7 +378,8 @@ mod tests {
     fn prediction_error_is_worded_without_sign() {
         let said = |median: f64, value: f64| {
             let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
-            Line { prediction, measured: Measured::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }.off_in_words()
+            CheckLine { prediction, measured: MeasuredFigure::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }
+                .off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
         // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.
@@ -389,7 +391,7 @@ mod tests {
         let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
         let holds = |low, value, high| {
             let figure = WorkloadFigure { workload: "reads", what: What::Mean, value };
-            Line { prediction, measured: Measured { figure, low, high } }.holds()
+            CheckLine { prediction, measured: MeasuredFigure { figure, low, high } }.holds()
         };
         assert!(holds(50.0, 109.0, 200.0));
         assert!(holds(110.4, 110.4, 110.4), "two clocks would not tell it from 110");

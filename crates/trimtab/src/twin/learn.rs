@@ -8,9 +8,9 @@ mod whole;
 
 use super::parameters::{LEGEND, parameters};
 use super::probed_area;
-use crate::drives::below::Below;
+use crate::drives::below::UnderlyingDrive;
 use crate::drives::{self, crew, twins};
-use crate::report::file::{self, Place};
+use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -30,13 +30,13 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::learn::candidate::Candidate;
-use trimtab_study::learn::fit::{FitResult, ProbeFunction, CandidateEvaluator};
+use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 use trimtab_study::learn::{Budget, Observation, Observer};
 
 /// A twin to learn.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct TwinLearnRequest {
     /// A directory on the drive, a file on it, the device itself, or a modelled drive.
     pub target: String,
     /// Probing budget.
@@ -64,7 +64,7 @@ pub struct Request {
 const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// Probes, fits, writes the twin and prints the result.
-pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&request.target, TAKES)?;
     if let TargetSpec::Null(_) = target {
@@ -78,33 +78,33 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     }
     probed_area::check_rest(request.rest)?;
     let of = match target {
-        TargetSpec::Drive(name) => Subject::Modelled(Box::new(drives::load(&name)?.spec)),
-        there => Subject::There(
+        TargetSpec::Drive(name) => LearnSubject::Modelled(Box::new(drives::load(&name)?.spec)),
+        there => LearnSubject::There(
             there,
-            Box::new(Below::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?),
+            Box::new(UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?),
         ),
     };
     let name = match &of {
-        Subject::Modelled(spec) => spec.name.clone(),
-        Subject::There(_, below) => twins::name(context, below),
+        LearnSubject::Modelled(spec) => spec.name.clone(),
+        LearnSubject::There(_, below) => twins::name(context, below),
     };
     let output = match &request.output {
         Some(output) => output.clone(),
         None => twins::file(context, &name)?,
     };
     file::check(&output, request.replace)?;
-    let mut watching = Watching(Progress::new(context, "learn", ProgressUnit::Items, 0));
+    let mut watching = LearnProgress(Progress::new(context, "learn", ProgressUnit::Items, 0));
     let (measured, kept) = match of {
-        Subject::Modelled(spec) => {
+        LearnSubject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
             let measured = LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }
-        Subject::There(target, below) => {
+        LearnSubject::There(target, below) => {
             real::measure(request, context, *below, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?
         }
     };
-    let fitted = measured.fitted(&InParallel, &mut watching);
+    let fitted = measured.fitted(&ParallelEvaluator, &mut watching);
     drop(watching);
     if interrupt::requested() {
         if kept.is_some() {
@@ -116,18 +116,18 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
-    let place = if request.replace { Place::Replace } else { Place::New };
+    let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
     kept.map_or(Ok(()), |kept| kept.remove())?;
     say(twin, &measured, &fitted, &written, context)
 }
 
 /// The drive to learn.
-enum Subject {
+enum LearnSubject {
     /// A modelled drive.
     Modelled(Box<DriveSpec>),
     /// The user's target, and the drive below it.
-    There(TargetSpec, Box<Below>),
+    There(TargetSpec, Box<UnderlyingDrive>),
 }
 
 /// Converts the error, with its usual exit status.
@@ -140,9 +140,9 @@ fn wrong(cannot: LearnError) -> anyhow::Error {
 }
 
 /// Evaluates candidates on all processors.
-struct InParallel;
+struct ParallelEvaluator;
 
-impl CandidateEvaluator for InParallel {
+impl CandidateEvaluator for ParallelEvaluator {
     fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>> {
         crew::map(candidates, show)
     }
@@ -154,9 +154,9 @@ fn figures(count: usize) -> String {
 }
 
 /// Shows the progress.
-struct Watching(Progress);
+struct LearnProgress(Progress);
 
-impl Observer for Watching {
+impl Observer for LearnProgress {
     fn tried(&mut self, candidates: u32) {
         self.0.phase("candidate drives");
         self.0.say(Vec::new);

@@ -1,7 +1,7 @@
 //! The probed part of a real drive: a new file, a file or device that is only read, or a
 //! device that may be overwritten.
 
-use crate::drives::below::Below;
+use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -95,7 +95,7 @@ pub struct AreaRequest<'a> {
     /// Name of the command.
     pub what: &'a str,
     /// The drive.
-    pub below: &'a Below,
+    pub below: &'a UnderlyingDrive,
     /// Seed of the data.
     pub seed: u64,
     /// Free space to leave alone, if not the default.

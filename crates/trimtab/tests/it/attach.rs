@@ -515,7 +515,7 @@ fn a_recording_is_what_was_served() {
     ok(Command::new("fio").args(["--name=x", "--rw=trim", "--bs=1m", "--size=8m", "--ioengine=nbd", &uri]));
     let requests = drive.status()["requests"].clone();
     drive.detach();
-    let reader = trimtab_vssd::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let reader = trimtab_vssd::trace::RecordingReader::new(std::fs::File::open(&trace).unwrap()).unwrap();
     let events: Vec<_> = reader.map(Result::unwrap).collect();
     for (kind, name) in [
         (trimtab_vssd::trace::TraceOpKind::Write, "write"),

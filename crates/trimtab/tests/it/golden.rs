@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use trimtab::drives;
-use trimtab::drives::simulate::{self, Addresses, Amount, Load, Plan};
+use trimtab::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use trimtab::store::shape::run::RunV1;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
@@ -42,9 +42,9 @@ fn each_shipped_drive_ages_as_it_did() {
         // The smallest of these sizes that this drive allows, in the same proportions.
         let sized = |gib: u64| model::sized(drive.spec.clone(), Some(Bytes(gib << 30))).ok();
         let spec = [1, 2, 4, 8, 16, 32].into_iter().find_map(sized).unwrap_or_else(|| panic!("{} at 32 GiB", drive.spec.name));
-        let ages = Plan {
+        let ages = DriveSimulationPlan {
             name: "ageing".into(),
-            load: Load::Synthetic(Addresses {
+            load: DriveLoad::Synthetic(Addresses {
                 pattern: Pattern::Uniform,
                 mix: Mix::default(),
                 trims_of: TrimPattern::All,

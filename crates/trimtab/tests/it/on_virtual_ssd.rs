@@ -14,7 +14,7 @@ use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::runner::blocks;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings};
 
 const SIZE: u64 = 256 << 20;
 

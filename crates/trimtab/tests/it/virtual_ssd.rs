@@ -19,7 +19,7 @@ use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_linux::host::loops::LoopDevice;
 use trimtab_linux::loop_device::DetachResult;
 use trimtab_linux::sys::beneath::ObjectIdentity;
-use trimtab_vssd::engine::{EngineDrive, Engine, EngineSettings, TrimShape};
+use trimtab_vssd::engine::{Engine, EngineDrive, EngineSettings, TrimShape};
 use trimtab_vssd::fuse::{self, MAX_REQUEST_BYTES};
 use trimtab_vssd::pace::{Pacer, Speed};
 use trimtab_vssd::request::Geometry;

@@ -15,7 +15,7 @@ use trimtab_study::learn::candidate::{Candidate, DriveKind, HiddenProperties, OF
 use trimtab_study::learn::fit::CandidateEvaluator;
 use trimtab_study::learn::fit::rates::{self, RateFit};
 use trimtab_study::learn::lab::ProbeSession;
-use trimtab_study::learn::probes::{DEPTH_MAX, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::probes::{AccessPath, DEPTH_MAX, Findings, ProbePlan};
 use trimtab_study::learn::{Budget, Observation, ReportedProperties, TrimLimits, classes};
 
 /// Columns of docs/real-drives.csv: bytes or operations per second.
@@ -45,7 +45,7 @@ const DETERMINED_MIN: f64 = 0.3;
 
 /// A drive model with its measured rates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct CatalogueRates {
     /// Model name as submitted.
     pub model: String,
     /// `sata`, `nvme` or `nvme-no-memory`.
@@ -56,7 +56,7 @@ pub struct Measured {
     pub results: Vec<(String, [f64; 6])>,
 }
 
-impl Measured {
+impl CatalogueRates {
     /// Drive name derived from the model name.
     #[must_use]
     pub fn name(&self) -> String {
@@ -115,11 +115,11 @@ impl Measured {
 ///
 /// # Errors
 /// The number of the first invalid line.
-pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
+pub fn models(csv: &str) -> Result<Vec<CatalogueRates>, String> {
     let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty());
     let (_, header) = lines.next().ok_or("the header is missing")?;
     let header: Vec<&str> = header.split(',').collect();
-    let mut models: Vec<Measured> = Vec::new();
+    let mut models: Vec<CatalogueRates> = Vec::new();
     for (number, line) in lines {
         let fields: Vec<&str> = line.split(',').collect();
         let field = |name: &str| {
@@ -138,7 +138,7 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
         let (model, kind) = (field("model")?, field("kind")?);
         match models.iter_mut().find(|one| one.model == model) {
             Some(known) => known.results.push(result),
-            None => models.push(Measured {
+            None => models.push(CatalogueRates {
                 model: model.into(),
                 kind: kind.into(),
                 capacity_bytes: figure("size_bytes")? as u64,
@@ -180,7 +180,7 @@ fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
 
 /// Candidates with the drive's capacity: dies of 16 to 128 GiB on four or eight channels,
 /// with parameters from arithmetic.
-fn kinds(measured: &Measured, plan: &ProbePlan) -> Vec<Candidate> {
+fn kinds(measured: &CatalogueRates, plan: &ProbePlan) -> Vec<Candidate> {
     let mut all = Vec::new();
     for die in [16_u64, 32, 64, 128] {
         let dies = (measured.capacity_bytes >> 30).div_ceil(die).next_power_of_two() as u32;
@@ -188,7 +188,11 @@ fn kinds(measured: &Measured, plan: &ProbePlan) -> Vec<Candidate> {
             [1_u32, 2, 4].into_iter().flat_map(move |planes| [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10)))
         }) {
             if dies >= channels && dies / channels <= 16 {
-                all.push(start(measured, plan, DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND }));
+                all.push(start(
+                    measured,
+                    plan,
+                    DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND },
+                ));
             }
         }
     }
@@ -213,7 +217,7 @@ const KIND: DriveKind = DriveKind {
     trim_alignment_bytes: 0,
 };
 
-fn start(measured: &Measured, plan: &ProbePlan, kind: DriveKind) -> Candidate {
+fn start(measured: &CatalogueRates, plan: &ProbePlan, kind: DriveKind) -> Candidate {
     let rates = measured.rates().map(|(rate, _)| rate);
     let mut logs = classes::priors(&plan.reported).map(|prior| libm::log(prior.median));
     let mut set = |number: usize, value: f64| logs[number] = libm::log(value);
@@ -230,7 +234,7 @@ fn start(measured: &Measured, plan: &ProbePlan, kind: DriveKind) -> Candidate {
 
 /// A catalogue drive.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// Specification with the source of each value.
     pub drive: Drive,
     /// Parameters determined by the rates.
@@ -241,23 +245,23 @@ pub struct Entry {
 
 /// The specification that best explains a model's rates; `None` if none does.
 #[must_use]
-pub fn entry(measured: &Measured, tries: &dyn CandidateEvaluator) -> Option<Entry> {
+pub fn entry(measured: &CatalogueRates, tries: &dyn CandidateEvaluator) -> Option<CatalogueEntry> {
     let plan = measured.plan();
     let fitted = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
     let of_rates = measured.rates();
     let rates = std::array::from_fn(|rate| (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(fitted.shown[rate])));
     let drive = Drive { sources: sources(measured, &fitted), ..plain(measured, &plan, &fitted) };
-    Some(Entry { drive, fitted, rates })
+    Some(CatalogueEntry { drive, fitted, rates })
 }
 
-fn plain(measured: &Measured, plan: &ProbePlan, fitted: &RateFit) -> Drive {
+fn plain(measured: &CatalogueRates, plan: &ProbePlan, fitted: &RateFit) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
     let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
 
-fn sources(measured: &Measured, fitted: &RateFit) -> BTreeMap<String, Source> {
+fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Source> {
     let results: Vec<&str> = measured.results.iter().map(|(result, _)| result.as_str()).collect();
     let published = format!("iocost-benchmarks {}", results.join(", "));
     let of = |kind, text: &str| Source { kind, text: text.into() };

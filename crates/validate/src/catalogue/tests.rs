@@ -20,7 +20,7 @@ fn measured_files_match_the_fit() {
 
 #[test]
 fn catalogue_ships_every_measured_model() {
-    let mut names: Vec<String> = models().unwrap().iter().map(Measured::name).collect();
+    let mut names: Vec<String> = models().unwrap().iter().map(CatalogueRates::name).collect();
     names.sort();
     let files: Vec<String> = shipped::MEASURED.iter().map(|text| file::parse(text).unwrap().spec.name).collect();
     assert_eq!(files, names);

@@ -7,7 +7,7 @@ use super::traffic::Effort;
 use super::victim;
 use crate::parallel;
 use anyhow::Context as _;
-use files::{Case, Outcome};
+use files::{ChainCase, ChainOutcome};
 use serde::Serialize;
 use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::VictimPolicy;
@@ -28,7 +28,7 @@ const SMALL_FILE: Bytes = Bytes(64 << 10);
 
 /// One comparison.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct ChainRow {
     trim: String,
     policy: String,
     pages_per_block: u32,
@@ -49,9 +49,9 @@ pub struct Row {
     pub agrees: bool,
 }
 
-fn cases() -> Vec<Case> {
-    let case = |trim: &str, victim, pages_per_block, fill, file| -> Option<Case> {
-        Some(Case { policy: trim.parse().ok()?, victim, pages_per_block, fill, file })
+fn cases() -> Vec<ChainCase> {
+    let case = |trim: &str, victim, pages_per_block, fill, file| -> Option<ChainCase> {
+        Some(ChainCase { policy: trim.parse().ok()?, victim, pages_per_block, fill, file })
     };
     let mut cases = Vec::new();
     for fill in [0.6, 0.9] {
@@ -69,7 +69,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Larger blocks, as for greedy, and larger files need more pages.
-const fn effort(case: &Case, thorough: bool) -> Effort {
+const fn effort(case: &ChainCase, thorough: bool) -> Effort {
     let pages = if thorough { 1 << 20 } else { 1 << 18 };
     match case.victim {
         VictimPolicy::Greedy => Effort { pages: 1 << 21, warm_up: 4, measured: 6 },
@@ -79,19 +79,19 @@ const fn effort(case: &Case, thorough: bool) -> Effort {
 }
 
 /// Runs all cases in parallel.
-pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<Row>> {
+pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<ChainRow>> {
     parallel::map(context, "trim policies against theory", &cases(), |case| {
         let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
         Ok(row(case, &outcome.ok_or(InterruptError)?))
     })
 }
 
-fn row(case: &Case, outcome: &Outcome) -> Row {
+fn row(case: &ChainCase, outcome: &ChainOutcome) -> ChainRow {
     let deviation_percent = 100.0 * outcome.deviation();
     let theory_of_lives = (case.victim == VictimPolicy::Fifo).then_some(outcome.of_lives);
     let deviation_of_lives_percent = theory_of_lives.map(|theory| 100.0 * (outcome.model / theory - 1.0));
     let limit_percent = if case.file == SMALL_FILE { LIMIT_SMALL_FILES_PERCENT } else { LIMIT_PERCENT };
-    Row {
+    ChainRow {
         trim: case.policy.to_string(),
         policy: victim::name(case.victim),
         pages_per_block: case.pages_per_block,
@@ -112,7 +112,7 @@ fn row(case: &Case, outcome: &Outcome) -> Row {
 }
 
 /// Formats the rows as a table.
-pub fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[ChainRow]) -> String {
     let head = ["trim policy", "drive", "files", "metadata", "live", "u", "theory", "of lives", "model", "deviation", "of lives", "limit"];
     let mut table = Table::new("", &head);
     for row in rows {

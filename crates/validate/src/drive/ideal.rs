@@ -3,7 +3,7 @@
 //! [`monte_carlo`](super::monte_carlo) is the reference.
 
 use super::monte_carlo;
-use super::traffic::{Effort, Request, Requests, Traffic};
+use super::traffic::{Effort, PageRequest, PageRequestStream, Traffic};
 use crate::theory;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Case {
+pub struct IdealCase {
     /// Victim policy of the drive.
     pub policy: VictimPolicy,
     /// Pages per erase block.
@@ -29,7 +29,7 @@ pub struct Case {
 
 /// Write amplification of model, formula and reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct IdealOutcome {
     /// Write amplification of the model.
     pub model: f64,
     /// Formula at the requested utilisation.
@@ -69,7 +69,7 @@ impl Reference {
     }
 }
 
-impl Outcome {
+impl IdealOutcome {
     /// Relative deviation of the model from the reference.
     #[must_use]
     pub fn deviation(&self) -> f64 {
@@ -77,7 +77,7 @@ impl Outcome {
     }
 }
 
-impl Case {
+impl IdealCase {
     /// Write amplification by formula.
     #[must_use]
     pub fn theory(&self) -> f64 {
@@ -117,8 +117,8 @@ impl Case {
             return Some(Reference::Formula(expected));
         }
         let log = monte_carlo::Log {
-            emptied: monte_carlo::Emptied::Fewest,
-            ties: monte_carlo::Ties::Any,
+            emptied: monte_carlo::VictimChoice::Fewest,
+            ties: monte_carlo::TieBreak::Any,
             pages_per_block: self.pages_per_block,
             utilisation: self.utilisation,
             traffic: self.traffic,
@@ -139,12 +139,12 @@ impl Case {
     ///
     /// # Errors
     /// If the drive is invalid, for instance with too few blocks for the utilisation.
-    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Result<Option<Outcome>, SpecError> {
+    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Result<Option<IdealOutcome>, SpecError> {
         let spec = self.spec(effort.pages);
         let mut ssd = Ssd::new(&spec, seed)?;
         let user_pages = (spec.capacity_bytes / PAGE) as u32;
-        let requests = Requests::new(self.traffic, user_pages, Stream::new(seed, "theory requests"));
-        let mut host = Host { requests, now: Nanos::ZERO };
+        let requests = PageRequestStream::new(self.traffic, user_pages, Stream::new(seed, "theory requests"));
+        let mut host = IdealHost { requests, now: Nanos::ZERO };
         host.fill(&mut ssd, user_pages);
         for _ in 0..effort.warm_up {
             if interrupted() {
@@ -165,7 +165,7 @@ impl Case {
         }
         let physical = ssd.layout().raw_units() as f64 - held_free / f64::max(looks, 1.0);
         let Some(reference) = self.reference(effort, seed, interrupted) else { return Ok(None) };
-        Ok(Some(Outcome {
+        Ok(Some(IdealOutcome {
             model: ssd.waf_since(&before).unwrap_or(f64::NAN),
             theory: self.theory(),
             reference,
@@ -205,23 +205,23 @@ pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_
 /// Requests between two samples; prime, so that samples do not coincide with blocks.
 const SAMPLE_EVERY: u64 = 997;
 
-struct Host {
-    requests: Requests,
+struct IdealHost {
+    requests: PageRequestStream,
     now: Nanos,
 }
 
-impl Host {
+impl IdealHost {
     fn fill(&mut self, ssd: &mut Ssd, pages: u32) {
         for page in 0..pages {
-            self.submit(ssd, Request::Write(page));
+            self.submit(ssd, PageRequest::Write(page));
         }
     }
 
-    fn submit(&mut self, ssd: &mut Ssd, request: Request) {
+    fn submit(&mut self, ssd: &mut Ssd, request: PageRequest) {
         let extent = |page: u32| Extent { offset: u64::from(page) * PAGE, len: PAGE };
         let completion = match request {
-            Request::Write(page) => ssd.submit(self.now, &Command::Write(extent(page), DataClass::Random)),
-            Request::Trim(page) => ssd.submit(self.now, &Command::trim(&[extent(page)])),
+            PageRequest::Write(page) => ssd.submit(self.now, &Command::Write(extent(page), DataClass::Random)),
+            PageRequest::Trim(page) => ssd.submit(self.now, &Command::trim(&[extent(page)])),
         };
         self.now = completion.done;
     }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn deviation(policy: VictimPolicy, pages_per_block: u32, utilisation: f64, traffic: Traffic) -> f64 {
-        let case = Case { policy, pages_per_block, utilisation, traffic };
+        let case = IdealCase { policy, pages_per_block, utilisation, traffic };
         let effort = match traffic {
             Traffic::HotCold { .. } => Effort { pages: 1 << 18, warm_up: 20, measured: 10 },
             _ => Effort { pages: 1 << 18, warm_up: 8, measured: 8 },
@@ -280,7 +280,7 @@ mod tests {
     fn greedy_gc_hot_cold_waf_matches_monte_carlo() {
         for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
             let case =
-                Case { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
+                IdealCase { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
             let outcome = case.run(Effort { pages: 1 << 17, warm_up: 16, measured: 10 }, 11, &|| false).unwrap().unwrap();
             let error = outcome.reference.error() / outcome.reference.value();
             assert!(outcome.deviation().abs() < 1e-3 + error && error < 2e-2, "{case:?}: {outcome:?}");

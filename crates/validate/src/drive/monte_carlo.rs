@@ -9,7 +9,7 @@
 //! [`Ties`] selects among blocks with equally few valid pages. It changes the result by up to
 //! 1 % with blocks of 16 pages and by 0.01 % with 64.
 
-use super::traffic::{Effort, Request, Requests, Traffic};
+use super::traffic::{Effort, PageRequest, PageRequestStream, Traffic};
 use trimtab_drive::rng::Stream;
 
 const NOWHERE: u32 = u32::MAX;
@@ -20,7 +20,7 @@ const T_95: f64 = 2.262;
 
 /// Victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emptied {
+pub enum VictimChoice {
     /// The block with the fewest valid pages.
     Fewest,
     /// The block filled longest ago.
@@ -29,7 +29,7 @@ pub enum Emptied {
 
 /// Selection among blocks with equally few valid pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ties {
+pub enum TieBreak {
     /// Uniformly random.
     Any,
     /// The block that has had this number of valid pages for the longest time.
@@ -40,9 +40,9 @@ pub enum Ties {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Log {
     /// Victim policy.
-    pub emptied: Emptied,
+    pub emptied: VictimChoice,
     /// Tie breaking.
-    pub ties: Ties,
+    pub ties: TieBreak,
     /// Pages per block.
     pub pages_per_block: u32,
     /// User pages over block pages, without the unfilled ones.
@@ -63,9 +63,9 @@ pub struct Estimate {
     pub error: f64,
 }
 
-struct State {
-    emptied: Emptied,
-    ties: Ties,
+struct PageLogState {
+    emptied: VictimChoice,
+    ties: TieBreak,
     block_pages: usize,
     /// Block of each user page, or [`NOWHERE`].
     block_of: Vec<u32>,
@@ -85,7 +85,7 @@ struct State {
     copied: u64,
 }
 
-impl State {
+impl PageLogState {
     fn new(log: &Log, blocks: usize, user_pages: usize, seed: u64) -> Self {
         let block_pages = log.pages_per_block as usize;
         let mut with_valid = vec![Vec::new(); block_pages + 1];
@@ -137,27 +137,27 @@ impl State {
         self.block_of[page as usize] = self.open as u32;
     }
 
-    fn serve(&mut self, request: Request) -> bool {
+    fn serve(&mut self, request: PageRequest) -> bool {
         match request {
-            Request::Write(page) => self.write(page),
-            Request::Trim(page) => self.forget(page),
+            PageRequest::Write(page) => self.write(page),
+            PageRequest::Trim(page) => self.forget(page),
         }
-        matches!(request, Request::Write(_))
+        matches!(request, PageRequest::Write(_))
     }
 
     /// Empties a block and continues filling it after its valid pages.
     fn empty_one(&mut self) {
         let victim = match self.emptied {
             // Every block is full here, or was never written and has no pages.
-            Emptied::Fewest => {
+            VictimChoice::Fewest => {
                 let fewest = self.with_valid.iter().find(|blocks| !blocks.is_empty()).map_or(&[][..], Vec::as_slice);
                 let chosen = match self.ties {
-                    Ties::Any => fewest.get(self.draws.below(fewest.len() as u64) as usize),
-                    Ties::Longest => fewest.iter().min_by_key(|block| self.since[**block as usize]),
+                    TieBreak::Any => fewest.get(self.draws.below(fewest.len() as u64) as usize),
+                    TieBreak::Longest => fewest.iter().min_by_key(|block| self.since[**block as usize]),
                 };
                 chosen.map_or(0, |block| *block as usize)
             }
-            Emptied::Oldest => {
+            VictimChoice::Oldest => {
                 self.turn = (self.turn + 1) % self.valid.len();
                 self.turn
             }
@@ -186,7 +186,7 @@ impl Log {
     #[must_use]
     pub fn with_open_ties(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
         let run = |ties| Self { ties, ..*self }.run(effort, seed, interrupted);
-        let (any, longest) = (run(Ties::Any)?, run(Ties::Longest)?);
+        let (any, longest) = (run(TieBreak::Any)?, run(TieBreak::Longest)?);
         let spread = libm::fabs(any.amplification - longest.amplification);
         Some(Estimate { amplification: any.amplification, error: any.error + spread })
     }
@@ -200,11 +200,11 @@ impl Log {
         let freed = block_pages as f64 * (1.0 - 1.0 / self.expected.max(1.0));
         let filled = (blocks * block_pages) as f64 - freed / 2.0;
         let user_pages = (filled * self.utilisation) as usize;
-        let mut state = State::new(self, blocks, user_pages, seed);
+        let mut state = PageLogState::new(self, blocks, user_pages, seed);
         for page in 0..user_pages {
             state.write(page as u32);
         }
-        let mut requests = Requests::new(self.traffic, user_pages as u32, Stream::new(seed, "monte carlo"));
+        let mut requests = PageRequestStream::new(self.traffic, user_pages as u32, Stream::new(seed, "monte carlo"));
         for _ in 0..warm_up {
             if interrupted() {
                 return None;
@@ -246,14 +246,14 @@ mod tests {
         let parts = [(0.2, 0.8), (0.8, 0.2)];
         let hot = Traffic::HotCold { pages: 0.2, writes: 0.8 };
         for (emptied, b, u, traffic, expected) in [
-            (Emptied::Fewest, 16, 0.88, Traffic::Uniform, theory::greedy(0.88, 16)),
-            (Emptied::Fewest, 64, 0.72, Traffic::Uniform, theory::greedy(0.72, 64)),
-            (Emptied::Oldest, 64, 0.88, Traffic::Uniform, theory::fifo(0.88)),
-            (Emptied::Oldest, 32, 0.89, hot, theory::fifo_hot_cold(0.89, &parts)),
-            (Emptied::Fewest, 64, 0.93, Traffic::Trim { q: 0.2 }, theory::greedy(0.93 * theory::trim_mapped_share(0.2), 64)),
-            (Emptied::Fewest, 64, 0.93, Traffic::TrimAny { q: 0.2 }, theory::greedy(0.93 * 0.8, 64)),
+            (VictimChoice::Fewest, 16, 0.88, Traffic::Uniform, theory::greedy(0.88, 16)),
+            (VictimChoice::Fewest, 64, 0.72, Traffic::Uniform, theory::greedy(0.72, 64)),
+            (VictimChoice::Oldest, 64, 0.88, Traffic::Uniform, theory::fifo(0.88)),
+            (VictimChoice::Oldest, 32, 0.89, hot, theory::fifo_hot_cold(0.89, &parts)),
+            (VictimChoice::Fewest, 64, 0.93, Traffic::Trim { q: 0.2 }, theory::greedy(0.93 * theory::trim_mapped_share(0.2), 64)),
+            (VictimChoice::Fewest, 64, 0.93, Traffic::TrimAny { q: 0.2 }, theory::greedy(0.93 * 0.8, 64)),
         ] {
-            let log = Log { emptied, ties: Ties::Any, pages_per_block: b, utilisation: u, traffic, expected };
+            let log = Log { emptied, ties: TieBreak::Any, pages_per_block: b, utilisation: u, traffic, expected };
             let found =
                 log.run(Effort { pages: 1 << 17, warm_up: if traffic == hot { 20 } else { 8 }, measured: 10 }, 3, &|| false).unwrap();
             let off = found.amplification / expected - 1.0;

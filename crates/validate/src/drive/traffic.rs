@@ -74,7 +74,7 @@ pub struct Effort {
 
 /// A request for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum PageRequest {
     /// Write the page.
     Write(u32),
     /// Trim the page.
@@ -83,7 +83,7 @@ pub enum Request {
 
 /// An infinite stream of requests.
 #[derive(Debug)]
-pub struct Requests {
+pub struct PageRequestStream {
     traffic: Traffic,
     pages: u32,
     rng: Stream,
@@ -95,7 +95,7 @@ pub struct Requests {
 
 const UNMAPPED: u32 = u32::MAX;
 
-impl Requests {
+impl PageRequestStream {
     /// A stream over `pages` pages, all initially mapped.
     #[must_use]
     pub fn new(traffic: Traffic, pages: u32, rng: Stream) -> Self {
@@ -104,21 +104,21 @@ impl Requests {
     }
 
     /// Draws the next request.
-    pub fn draw(&mut self) -> Request {
+    pub fn draw(&mut self) -> PageRequest {
         let pages = u64::from(self.pages);
         match self.traffic {
-            Traffic::Uniform => Request::Write(self.rng.below(pages) as u32),
+            Traffic::Uniform => PageRequest::Write(self.rng.below(pages) as u32),
             Traffic::HotCold { pages: share, writes } => {
                 let hot = (pages as f64 * share) as u64;
                 let page = if self.rng.chance(writes) { self.rng.below(hot) } else { self.rng.between(hot, pages - 1) };
-                Request::Write(page as u32)
+                PageRequest::Write(page as u32)
             }
             Traffic::TrimAny { q } => {
                 let page = self.rng.below(pages) as u32;
-                if self.rng.chance(q) { Request::Trim(page) } else { Request::Write(page) }
+                if self.rng.chance(q) { PageRequest::Trim(page) } else { PageRequest::Write(page) }
             }
-            Traffic::Trim { q } if self.rng.chance(q) && !self.mapped.is_empty() => Request::Trim(self.unmap_any()),
-            Traffic::Trim { .. } => Request::Write(self.map_any()),
+            Traffic::Trim { q } if self.rng.chance(q) && !self.mapped.is_empty() => PageRequest::Trim(self.unmap_any()),
+            Traffic::Trim { .. } => PageRequest::Write(self.map_any()),
         }
     }
 
@@ -161,13 +161,13 @@ mod tests {
     /// Oracle: a set that follows the requests.
     #[test]
     fn trim_traffic_trims_mapped_pages_only() {
-        let mut requests = Requests::new(Traffic::Trim { q: 0.4 }, 500, Stream::new(1, "requests"));
+        let mut requests = PageRequestStream::new(Traffic::Trim { q: 0.4 }, 500, Stream::new(1, "requests"));
         let mut mapped: std::collections::BTreeSet<u32> = (0..500).collect();
         let mut trims = 0;
         for _ in 0..20_000 {
             match requests.draw() {
-                Request::Write(page) => drop(mapped.insert(page)),
-                Request::Trim(page) => {
+                PageRequest::Write(page) => drop(mapped.insert(page)),
+                PageRequest::Trim(page) => {
                     assert!(mapped.remove(&page), "{page} is not mapped");
                     trims += 1;
                 }

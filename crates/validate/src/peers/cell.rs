@@ -1,8 +1,8 @@
 //! One policy on one drive under one load.
 
-use super::load::Load;
+use super::load::PeerLoad;
 use super::policy::Peer;
-use super::used::{Target, Used, known};
+use super::used::{PeerStart, PeerTarget, known};
 use anyhow::ensure;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";
 
 /// Results of one policy on one drive under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Cell {
+pub(super) struct PeerCell {
     pub(super) drive: String,
     pub(super) load: &'static str,
     pub(super) policy: String,
@@ -43,7 +43,7 @@ pub(super) struct Cell {
 
 pub(super) const CSV_HEAD: &str = "drive,load,policy,requests,p50_ns,p99_ns,p999_ns,longest_ns,known_share,waf,commands,trim_ns,took_ns\n";
 
-impl Cell {
+impl PeerCell {
     pub(super) fn csv(&self) -> String {
         let Self {
             drive, load, policy, requests, p50_ns, p99_ns, p999_ns, longest_ns, known_share, waf, commands, trim_ns, took_ns, ..
@@ -60,14 +60,14 @@ fn percentile(sorted: &[Nanos], permille: usize) -> u64 {
 }
 
 /// Independent counters of the drive and of its filesystem.
-struct Counted {
+struct PeerCounters {
     drive: BTreeMap<String, u64>,
     written: u64,
     discards: Amount,
 }
 
-impl Counted {
-    fn now(target: &Target) -> Self {
+impl PeerCounters {
+    fn now(target: &PeerTarget) -> Self {
         let traffic = target.volume().counters().traffic;
         Self { drive: target.volume().drive().counters(), written: traffic.writes.bytes.0, discards: traffic.discards }
     }
@@ -85,14 +85,14 @@ fn policy(name: &str, small: &SmallDrive) -> anyhow::Result<Box<dyn Policy>> {
 ///
 /// # Errors
 /// If results are inconsistent, or a request fails.
-pub(super) fn run(used: &Used, load: &Load, name: &str, requests: usize) -> anyhow::Result<Cell> {
+pub(super) fn run(used: &PeerStart, load: &PeerLoad, name: &str, requests: usize) -> anyhow::Result<PeerCell> {
     let mut work = used.work.clone();
     let mut target = used.target.fork(policy(name, &used.small)?);
-    let before = Counted::now(&target);
+    let before = PeerCounters::now(&target);
     let began = target.now();
     let mut waits = load.run(&mut target, &mut work, requests)?;
     waits.sort_unstable();
-    let (took, after) = (target.now() - began, Counted::now(&target));
+    let (took, after) = (target.now() - began, PeerCounters::now(&target));
 
     let count = |name: &str| after.drive[name] - before.drive[name];
     let (host, commands, trim_ns) = (count("host_written_bytes"), count("host_trims"), count("trim_ns"));
@@ -105,7 +105,7 @@ pub(super) fn run(used: &Used, load: &Load, name: &str, requests: usize) -> anyh
     ensure!(trim_ns <= took.0, "{at}: TRIM time exceeds elapsed time");
     let (known_share, waf) = (known(&target, began + took)?, count("nand_written_bytes") as f64 / host as f64);
     ensure!((0.0..=1.0).contains(&known_share) && waf > 0.5, "{at}: known {known_share}, write amplification {waf}");
-    Ok(Cell {
+    Ok(PeerCell {
         drive: used.name.clone(),
         load: load.name,
         policy: name.into(),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn cell_run_is_reproducible() {
-        let used = Used::of(&drive("sata-tlc-500gb"), 0.05).unwrap();
+        let used = PeerStart::of(&drive("sata-tlc-500gb"), 0.05).unwrap();
         for load in &LOADS {
             let [first, second] = [0, 1].map(|_| run(&used, load, "dtrim", 200).unwrap());
             assert_eq!(first, second);

@@ -1,6 +1,6 @@
 //! Cell-by-cell comparison of two policies.
 
-use super::cell::{Cell, IDLE_UNLIMITED};
+use super::cell::{IDLE_UNLIMITED, PeerCell};
 use std::fmt;
 use trimtab_drive::units::Nanos;
 
@@ -8,14 +8,14 @@ use trimtab_drive::units::Nanos;
 const TOLERANCE: f64 = 0.05;
 
 /// Comparison of two policies: drive, load, and ratios of p99 and write amplification.
-pub(super) struct Verdict {
+pub(super) struct PeerVerdict {
     ours: String,
     theirs: String,
     ratios: Vec<(String, &'static str, [f64; 2])>,
 }
 
-impl Verdict {
-    pub(super) fn of(cells: &[Cell], ours: &str, theirs: &str) -> Self {
+impl PeerVerdict {
+    pub(super) fn of(cells: &[PeerCell], ours: &str, theirs: &str) -> Self {
         let of_ours = cells.iter().filter(|cell| cell.policy == ours);
         let ratios = of_ours.filter_map(|a| {
             let b = cells.iter().find(|b| (&b.drive, b.load, &*b.policy) == (&a.drive, a.load, theirs))?;
@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PeerVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ours, theirs, ratios } = self;
         writeln!(f, "\n{ours} / {theirs} | load | p99 | WA")?;
@@ -55,14 +55,14 @@ impl fmt::Display for Verdict {
 const SHOWN: [&str; 5] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim"];
 
 /// One row per drive and load, with the policies side by side.
-pub(super) struct Table<'a>(pub(super) &'a [Cell]);
+pub(super) struct PeerTable<'a>(pub(super) &'a [PeerCell]);
 
-impl fmt::Display for Table<'_> {
+impl fmt::Display for PeerTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policies = SHOWN.join(", ");
         writeln!(f, "{policies}:\n\n| drive | load | p99 | WA | known |\n|---|---|---|---|---|")?;
         for row in self.0.chunk_by(|a, b| (&a.drive, a.load) == (&b.drive, b.load)) {
-            let all = |of: &dyn Fn(&Cell) -> String| {
+            let all = |of: &dyn Fn(&PeerCell) -> String| {
                 row.iter().filter(|cell| SHOWN.contains(&&*cell.policy)).map(of).collect::<Vec<_>>().join(", ")
             };
             let (p99, waf) = (all(&|cell| Nanos(cell.p99_ns).to_string()), all(&|cell| format!("{:.2}", cell.waf)));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn verdict_compares_cells_by_drive_and_load() {
-        let cell = |drive: &str, policy: &str, p99_ns, waf| Cell {
+        let cell = |drive: &str, policy: &str, p99_ns, waf| PeerCell {
             drive: drive.into(),
             load: "files",
             policy: policy.into(),
@@ -98,13 +98,13 @@ mod tests {
         let ours =
             [("a", 106, 2.0), ("b", 105, 2.0), ("c", 95, 3.0), ("d", 99, 1.0)].map(|(drive, p99, waf)| cell(drive, "idle", p99, waf));
         let theirs = ["a", "b", "c", "x"].map(|drive| cell(drive, "itrim", 100, 2.0));
-        let table = Table(&[ours[0].clone(), theirs[0].clone()]).to_string();
+        let table = PeerTable(&[ours[0].clone(), theirs[0].clone()]).to_string();
         assert!(
             table.starts_with("none, idle:met-per-mille=0, idle, itrim, dtrim:\n\n| drive")
                 && table.ends_with("\n| `a` | files | 106 ns, 100 ns | 2.00, 2.00 | 0, 0 % |\n"),
             "{table}"
         );
-        let verdict = Verdict::of(&[ours, theirs].concat(), "idle", "itrim");
+        let verdict = PeerVerdict::of(&[ours, theirs].concat(), "idle", "itrim");
         // Drive d is missing under one policy. 95 is 1/1.0526 of 100.
         assert_eq!((verdict.counts(0), verdict.counts(1)), ([1, 1, 1], [1, 0, 0]));
     }

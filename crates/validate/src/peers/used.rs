@@ -12,7 +12,7 @@ use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::{Age, BLOCK, Discard, SteeredVolume, Volume, VolumeSpec, WRITTEN_STEP};
 use trimtab_study::study::small::SmallDrive;
 
-pub(super) type Target = SteeredVolume<Box<dyn Model>>;
+pub(super) type PeerTarget = SteeredVolume<Box<dyn Model>>;
 
 /// Size of the small drives, if that is valid for the drive.
 const SIZE: Bytes = Bytes(1_000_000_000);
@@ -42,7 +42,7 @@ pub(super) const fn fill(len: u64) -> Payload<'static> {
 }
 
 /// Remounts as the policy requests.
-fn mount(target: &mut Target) {
+fn mount(target: &mut PeerTarget) {
     let wanted = if target.policy().online() { Discard::FreedAndFollowing } else { Discard::Off };
     if target.volume().spec().discard != wanted {
         target.volume_mut().set_discard(wanted);
@@ -51,7 +51,7 @@ fn mount(target: &mut Target) {
 
 /// State of the foreground load and of the file turnover.
 #[derive(Clone)]
-pub(super) struct Work {
+pub(super) struct TurnoverState {
     rng: Stream,
     /// Numbers of the turnover files.
     files: Vec<u64>,
@@ -62,19 +62,19 @@ pub(super) struct Work {
     blocks: u64,
 }
 
-impl Work {
+impl TurnoverState {
     pub(super) const fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    fn come(&mut self, target: &mut Target) -> TargetResult {
+    fn come(&mut self, target: &mut PeerTarget) -> TargetResult {
         let (number, len) = (self.number(), length(&mut self.rng, FILES) * BLOCK);
         self.files.push(number);
         target.create(&format!("files/{number}"), &fill(len))
     }
 
-    fn change(&mut self, target: &mut Target) -> TargetResult {
+    fn change(&mut self, target: &mut PeerTarget) -> TargetResult {
         let at = self.rng.below(self.files.len() as u64) as usize;
         let gone = self.files.swap_remove(at);
         target.delete(&format!("files/{gone}"))?;
@@ -87,7 +87,7 @@ impl Work {
     }
 
     /// Runs file turnover and the policy until `instant`, unless that is past.
-    pub(super) fn until(&mut self, target: &mut Target, instant: Nanos) -> TargetResult {
+    pub(super) fn until(&mut self, target: &mut PeerTarget, instant: Nanos) -> TargetResult {
         while self.due <= instant {
             target.idle_until(self.due);
             mount(target);
@@ -106,14 +106,14 @@ impl Work {
 }
 
 /// Common initial state for all policies.
-pub(super) struct Used {
+pub(super) struct PeerStart {
     pub(super) name: String,
     pub(super) small: SmallDrive,
-    pub(super) target: Target,
-    pub(super) work: Work,
+    pub(super) target: PeerTarget,
+    pub(super) work: TurnoverState,
 }
 
-impl Used {
+impl PeerStart {
     /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without trims.
     pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
         let small = SmallDrive::of(&drive.spec, SIZE)?;
@@ -125,7 +125,8 @@ impl Used {
         let none = PolicySpec::None.build(&PolicyState::default());
         let mut target = SteeredVolume::new(volume, none, WRITTEN_STEP);
         let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
-        let mut work = Work { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
+        let mut work =
+            TurnoverState { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
         work.fill_up(&mut target, &small)?;
         work.wear(&mut target, (small.spec.capacity_bytes as f64 * wear) as u64)?;
         Ok(Self { name: drive.spec.name.clone(), small, target, work })
@@ -138,9 +139,9 @@ impl Used {
     }
 }
 
-impl Work {
+impl TurnoverState {
     /// Fills the volume with files and with previously written free extents of all lengths.
-    fn fill_up(&mut self, target: &mut Target, small: &SmallDrive) -> anyhow::Result<()> {
+    fn fill_up(&mut self, target: &mut PeerTarget, small: &SmallDrive) -> anyhow::Result<()> {
         for dir in ["files", "mail"] {
             target.make_dir(dir)?;
         }
@@ -165,8 +166,8 @@ impl Work {
     }
 
     /// Runs random writes and file turnover until the drive has been written `bytes` more.
-    fn wear(&mut self, target: &mut Target, bytes: u64) -> TargetResult {
-        let written = |target: &Target| target.volume().written().0;
+    fn wear(&mut self, target: &mut PeerTarget, bytes: u64) -> TargetResult {
+        let written = |target: &PeerTarget| target.volume().written().0;
         let (from, mut rng) = (written(target), Stream::new(SEED, "wear"));
         while written(target) - from < bytes {
             self.change(target)?;
@@ -183,7 +184,7 @@ impl Work {
 }
 
 /// Share of the free space that a full trim would not unmap.
-pub(super) fn known(target: &Target, now: Nanos) -> anyhow::Result<f64> {
+pub(super) fn known(target: &PeerTarget, now: Nanos) -> anyhow::Result<f64> {
     let volume = target.volume();
     let mut copy = volume.drive().boxed_clone();
     let free = |block: &u64| !volume.needs(Extent { offset: block * BLOCK, len: BLOCK });
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn used_volume_has_stated_fill_and_drive_is_full() {
-        let mut used = Used::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
+        let mut used = PeerStart::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
         let now = used.target.now();
         let volume = used.target.volume();
         let full = 1.0 - volume.free_space().as_f64() / volume.size().as_f64();

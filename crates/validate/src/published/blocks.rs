@@ -1,7 +1,7 @@
 //! Published block workloads on a file: random writes before and after a drive was used.
 
-use super::files::{self, Target};
-use super::spec::{Configuration, Modelled, Plan};
+use super::files::{self, PublishedTarget};
+use super::spec::{Configuration, ModelledFigures, PublishedData};
 use trimtab::drives::Drive;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -12,9 +12,9 @@ use trimtab_sim::op::Payload;
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::FileBlocks;
-use trimtab_sim::workload::age::{Age, AgeSettings as AgeSettings};
+use trimtab_sim::workload::age::{Age, AgeSettings};
 use trimtab_sim::workload::crystal::figures::rate;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings as Writes, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings as Writes};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const TEST_NAME: &str = "test-file";
@@ -23,7 +23,12 @@ const AGEING_FILE: Bytes = Bytes(1 << 30);
 const AGEING_TIME: Nanos = Nanos::from_secs(60);
 const AGEING_DEPTH: u32 = 32;
 
-fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
+fn blocks(
+    target: &mut PublishedTarget,
+    path: &str,
+    workload: &mut dyn BlockWorkload,
+    depth: u32,
+) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
     let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentEvents).complete()?;
     if interrupt::requested() {
@@ -33,7 +38,7 @@ fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, dep
 }
 
 /// Random writes on a new drive, after rounds of filling and deleting, and after a trim.
-pub fn ageing(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn ageing(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let rounds = plan.setting(configuration.of, "rounds")?;
     let total = plan.setting(configuration.of, "mixed_files_GB")? * rounds * 1e9;
     let mut target = files::volume(plan, configuration, drive, false, seed)?;
@@ -48,7 +53,7 @@ pub fn ageing(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     Ok([("random_4k_write_new_MBps", new), ("random_4k_write_used_MBps", used), ("random_4k_write_used_with_trim_MBps", trimmed)].into())
 }
 
-fn random_writes(target: &mut Target, seed: u64) -> anyhow::Result<f64> {
+fn random_writes(target: &mut PublishedTarget, seed: u64) -> anyhow::Result<f64> {
     let rested = target.now() + Nanos::from_secs(5);
     target.idle_until(rested);
     let settings = Writes {

@@ -1,7 +1,7 @@
 //! Comparison of published and modelled results.
 
-use super::score::{self, Row, Score};
-use super::spec::{Configuration, Modelled, Past, Plan, Workload, number};
+use super::score::{self, Score, ScoreRow};
+use super::spec::{Configuration, ModelledFigures, PastScore, PublishedData, PublishedWorkload, number};
 use super::{blocks, crystal, files, sustained};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use trimtab_linux::sys::interrupt::InterruptError;
 
 /// Published against modelled results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct PublishedComparison {
     /// Total score.
     pub score: Score,
     /// Rows in the order of the published files.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScoreRow>,
     /// Scores under earlier decisions; empty for a partial comparison.
-    pub history: Vec<Past>,
+    pub history: Vec<PastScore>,
     /// Order of pairs of measurements on one drive.
     pub orders: Vec<Order>,
 }
@@ -42,11 +42,11 @@ pub struct Order {
 ///
 /// # Errors
 /// If interrupted, or if data files and drives are inconsistent.
-pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync)) -> anyhow::Result<Comparison> {
+pub fn run(plan: &PublishedData, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync)) -> anyhow::Result<PublishedComparison> {
     let mut chosen: Vec<(usize, &Configuration)> = plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
     // Longest first, so that no long one runs alone at the end.
     chosen.sort_by_key(|(_, configuration)| std::cmp::Reverse(configuration.of.work()));
-    let modelled: Vec<anyhow::Result<(usize, Modelled)>> = crew::map(&chosen, |(at, configuration)| {
+    let modelled: Vec<anyhow::Result<(usize, ModelledFigures)>> = crew::map(&chosen, |(at, configuration)| {
         let modelled = model(plan, configuration, seed);
         done();
         Ok((*at, modelled?))
@@ -54,40 +54,40 @@ pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync))
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
-    let modelled: BTreeMap<usize, Modelled> = modelled.into_iter().collect::<anyhow::Result<_>>()?;
-    let tried: Vec<(&Configuration, &toml::Table, Modelled)> = plan
+    let modelled: BTreeMap<usize, ModelledFigures> = modelled.into_iter().collect::<anyhow::Result<_>>()?;
+    let tried: Vec<(&Configuration, &toml::Table, ModelledFigures)> = plan
         .configurations
         .iter()
         .filter(|c| c.is_of(only))
         .zip(modelled.into_values())
         .map(|(configuration, modelled)| Ok((configuration, plan.published(configuration)?, modelled)))
         .collect::<anyhow::Result<_>>()?;
-    let mut rows: Vec<Row> =
+    let mut rows: Vec<ScoreRow> =
         tried.iter().map(|(configuration, _, modelled)| score::row(plan, configuration, modelled)).collect::<anyhow::Result<_>>()?;
     score::join_repeats(&mut rows);
     let history = if only.is_none() { plan.history.clone() } else { Vec::new() };
-    Ok(Comparison { score: score::score(plan, &rows), rows, history, orders: orders(&tried) })
+    Ok(PublishedComparison { score: score::score(plan, &rows), rows, history, orders: orders(&tried) })
 }
 
-fn model(plan: &Plan, configuration: &Configuration, seed: u64) -> anyhow::Result<Modelled> {
+fn model(plan: &PublishedData, configuration: &Configuration, seed: u64) -> anyhow::Result<ModelledFigures> {
     let drive = plan.drive(configuration)?;
     match configuration.of {
-        Workload::Postmark => files::postmark(plan, configuration, &drive, seed),
-        Workload::Tree => files::tree(plan, configuration, &drive, seed),
-        Workload::Fstrim => files::fstrim(plan, configuration, &drive, seed),
-        Workload::CrystalDiskMark => crystal::rounds(plan, configuration, &drive, seed),
-        Workload::Ageing => blocks::ageing(plan, configuration, &drive, seed),
-        Workload::Sustained => sustained::until_full(&drive, seed),
-        Workload::Recovery => sustained::recovery(configuration, &drive, seed),
+        PublishedWorkload::Postmark => files::postmark(plan, configuration, &drive, seed),
+        PublishedWorkload::Tree => files::tree(plan, configuration, &drive, seed),
+        PublishedWorkload::Fstrim => files::fstrim(plan, configuration, &drive, seed),
+        PublishedWorkload::CrystalDiskMark => crystal::rounds(plan, configuration, &drive, seed),
+        PublishedWorkload::Ageing => blocks::ageing(plan, configuration, &drive, seed),
+        PublishedWorkload::Sustained => sustained::until_full(&drive, seed),
+        PublishedWorkload::Recovery => sustained::recovery(configuration, &drive, seed),
     }
 }
 
 /// Orders of policies, and of rates before and after a trim.
-fn orders(tried: &[(&Configuration, &toml::Table, Modelled)]) -> Vec<Order> {
+fn orders(tried: &[(&Configuration, &toml::Table, ModelledFigures)]) -> Vec<Order> {
     tried
         .iter()
         .filter_map(|(configuration, published, modelled)| {
-            let (figure, published_ratio, modelled_ratio) = if configuration.of == Workload::Recovery {
+            let (figure, published_ratio, modelled_ratio) = if configuration.of == PublishedWorkload::Recovery {
                 let get = |key: &str| published.get(key).and_then(number);
                 let modelled_ratio = modelled.get("after_trim_MBps")? / modelled.get("dirty_MBps")?;
                 ("rate after trim and idle by dirty", get("after_trim_MBps")? / get("dirty_MBps")?, modelled_ratio)
@@ -104,14 +104,14 @@ fn orders(tried: &[(&Configuration, &toml::Table, Modelled)]) -> Vec<Order> {
 fn online_by_none(
     configuration: &Configuration,
     published: &toml::Table,
-    modelled: &Modelled,
-    tried: &[(&Configuration, &toml::Table, Modelled)],
+    modelled: &ModelledFigures,
+    tried: &[(&Configuration, &toml::Table, ModelledFigures)],
 ) -> Option<(&'static str, f64, f64)> {
     let (_, without, modelled_without) = tried.iter().find(|(c, p, _)| {
         let alike = c.of == configuration.of && c.drive == configuration.drive && c.filesystem == configuration.filesystem;
         alike && files::online(published) && !files::online(p)
     })?;
-    let tree = configuration.of == Workload::Tree;
+    let tree = configuration.of == PublishedWorkload::Tree;
     let seconds = |table: &toml::Table| match tree {
         true => Some(table.get("delete_s").and_then(number)? + table.get("sync_after_delete_s").and_then(number)?),
         false => table.get("total_s").and_then(number),

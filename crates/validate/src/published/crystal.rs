@@ -1,9 +1,9 @@
 //! Published CrystalDiskMark rounds, with the simulation of `drive simulate`: one run per
 //! kind of data, and one with TRIM.
 
-use super::spec::{Configuration, Modelled, Plan, number};
+use super::spec::{Configuration, ModelledFigures, PublishedData, number};
 use anyhow::Context as _;
-use trimtab::drives::simulate::{self, Amount, Load};
+use trimtab::drives::simulate::{self, Amount, DriveLoad};
 use trimtab::drives::{Drive, crew};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -35,9 +35,9 @@ struct Knee {
 }
 
 /// Rounds of one kind of data under one policy.
-struct Rounds(Run);
+struct PublishedRounds(Run);
 
-impl Rounds {
+impl PublishedRounds {
     fn metric(&self, test: &str, what: &str) -> Option<f64> {
         let name = format!("{test}.{what}");
         self.0.metrics.iter().find(|metric| metric.name == name)?.samples.first().copied()
@@ -95,39 +95,39 @@ const VARIANTS: [Variant; 3] = [
 ];
 
 impl Variant {
-    fn run(&self, drive: &Drive, label: &str, loops: &simulate::loops::Loops, written: f64, seed: u64) -> anyhow::Result<Rounds> {
-        let plan = simulate::Plan {
+    fn run(&self, drive: &Drive, label: &str, loops: &simulate::loops::Loops, written: f64, seed: u64) -> anyhow::Result<PublishedRounds> {
+        let plan = simulate::DriveSimulationPlan {
             name: "crystal".to_owned(),
-            load: Load::Crystal(loops.clone()),
+            load: DriveLoad::Crystal(loops.clone()),
             data: self.data,
             fill_permille: 0,
             until_written: Some(Amount::Bytes(Bytes((written * self.share) as u64))),
             trim: Some(self.trim),
             seed,
         };
-        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut simulate::Unwatched)?;
-        if end == RunEnd::Complete { Ok(Rounds(run)) } else { Err(InterruptError.into()) }
+        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut simulate::SilentWatcher)?;
+        if end == RunEnd::Complete { Ok(PublishedRounds(run)) } else { Err(InterruptError.into()) }
     }
 }
 
 /// Levels, knees and the gain from TRIM.
-pub fn rounds(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn rounds(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let published = plan.published(configuration)?;
     let advertised = published.get("advertised_write_MBps").and_then(number).context("no advertised rate")?;
     let settings = configuration.rounds.as_deref().unwrap_or_default();
     let loops: simulate::loops::Loops = settings.parse().map_err(anyhow::Error::msg)?;
     let written = plan.setting(configuration.of, "written_total_TB")? * 1e12;
     let runs = crew::map(&VARIANTS, |variant| variant.run(drive, &configuration.drive, &loops, written, seed));
-    let runs: Vec<Rounds> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+    let runs: Vec<PublishedRounds> = runs.into_iter().collect::<anyhow::Result<_>>()?;
     let [random, trimmed, zero] = &runs[..] else { unreachable!("as many runs as variants") };
     Ok(figures(random, trimmed, zero, advertised))
 }
 
-fn figures(random: &Rounds, trimmed: &Rounds, zero: &Rounds, advertised: f64) -> Modelled {
+fn figures(random: &PublishedRounds, trimmed: &PublishedRounds, zero: &PublishedRounds, advertised: f64) -> ModelledFigures {
     let firsts: Vec<Knee> = FALLING.iter().filter_map(|test| random.knees(test).first().copied()).collect();
     let knee_1 = average(firsts.iter().map(|knee| knee.written));
     let knee_2 = WRITES.iter().filter_map(|test| random.level_from(test)).reduce(f64::max);
-    let read = |rounds: &Rounds| rounds.mean(&format!("{SEQUENTIAL_READ}.rate"), 0.0, f64::INFINITY);
+    let read = |rounds: &PublishedRounds| rounds.mean(&format!("{SEQUENTIAL_READ}.rate"), 0.0, f64::INFINITY);
     let gains = FALLING.iter().filter_map(|test| Some((trimmed.late(test)? / random.late(test)? - 1.0) * 100.0));
     let between = || random.mean(&format!("{SEQUENTIAL}.rate"), knee_1?, knee_2?);
     [
@@ -162,15 +162,15 @@ fn without_rounding_errors(percent: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::Workload;
+    use super::super::spec::PublishedWorkload;
     use super::*;
 
     /// Levels after the first knee stay within 1 % with twice the amount, so a part of the
     /// published amount is sufficient.
     #[test]
     fn levels_are_independent_of_number_of_rounds() {
-        let plan = Plan::shipped().unwrap();
-        let configuration = plan.configurations.iter().find(|c| c.of == Workload::CrystalDiskMark).unwrap();
+        let plan = PublishedData::shipped().unwrap();
+        let configuration = plan.configurations.iter().find(|c| c.of == PublishedWorkload::CrystalDiskMark).unwrap();
         let drive = plan.drive(configuration).unwrap();
         let loops: simulate::loops::Loops = "space=41.3GB".parse().unwrap();
         let levels = |gb: f64| {

@@ -1,6 +1,6 @@
 //! Published file workloads on a volume: PostMark, tree, and a trim of all free space.
 
-use super::spec::{Configuration, Modelled, Plan};
+use super::spec::{Configuration, ModelledFigures, PublishedData};
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use trimtab::drives::Drive;
@@ -28,10 +28,16 @@ const REST: Nanos = Nanos::from_secs(60);
 /// Result key: time to delete and sync, in seconds.
 pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
 
-pub(super) type Target = SteeredVolume<Box<dyn model::Model>>;
+pub(super) type PublishedTarget = SteeredVolume<Box<dyn model::Model>>;
 
 /// A new drive with a new filesystem, filled as configured.
-pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<Target> {
+pub fn volume(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    online: bool,
+    seed: u64,
+) -> anyhow::Result<PublishedTarget> {
     let model = model::build(&drive.spec, seed)?;
     let mut spec = plan.filesystem(configuration)?;
     spec.mkfs.discard &= model.supports_trim();
@@ -53,7 +59,7 @@ pub fn online(published: &toml::Table) -> bool {
     published.get("trim").and_then(toml::Value::as_str) == Some("online")
 }
 
-fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
+fn phases(job: &Job, target: &mut PublishedTarget) -> anyhow::Result<Vec<Phase>> {
     let recorded = job.run(target, &mut SilentEvents).complete()?;
     if interrupt::requested() {
         return Err(trimtab_linux::sys::interrupt::InterruptError.into());
@@ -67,7 +73,7 @@ fn seconds(phases: &[Phase], name: &str) -> anyhow::Result<f64> {
 }
 
 /// PostMark phase times.
-pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn postmark(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let published = plan.published(configuration)?;
     let other = published.get("counts").and_then(toml::Value::as_str).and_then(|name| plan.results["postmark"].get(name));
     let subdirectories = other.and_then(|counts| counts.get("subdirectories")).and_then(toml::Value::as_integer).unwrap_or(0);
@@ -82,7 +88,7 @@ pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed:
 }
 
 /// Times to unpack and delete a tree.
-pub fn tree(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn tree(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let files = plan.setting(configuration.of, "files")? as u64;
     let size = Bytes((plan.setting(configuration.of, "total_MB")? * 1e6) as u64);
     let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
@@ -102,7 +108,7 @@ pub fn tree(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64
 }
 
 /// Time to trim all free space, with sequential commands as from `fstrim`.
-pub fn fstrim(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn fstrim(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let mut target = volume(plan, configuration, drive, false, seed)?;
     target.sync()?;
     let began = target.now();

@@ -1,7 +1,7 @@
 //! Formats the comparison: cells and sentences for the screen, and the Markdown document.
 
-use super::comparison::{Comparison, Order};
-use super::score::{FITTED_TARGET_PERCENT, Figure, Kind, Outcome, PREDICTED_TARGET_PERCENT, Row, Tally};
+use super::comparison::{Order, PublishedComparison};
+use super::score::{FITTED_TARGET_PERCENT, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, PublishedFigure, ScoreRow, Tally};
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;
@@ -9,7 +9,7 @@ use trimtab_linux::output::lines::paragraph;
 const MARKDOWN_COLUMNS: usize = 100;
 
 /// Score as table rows: kind, within target, as read only, off, not produced, total.
-pub fn tallies(comparison: &Comparison) -> Vec<[String; 6]> {
+pub fn tallies(comparison: &PublishedComparison) -> Vec<[String; 6]> {
     let score = &comparison.score;
     let line = |what: String, tally: &Tally| {
         let [within, as_read, off, missing, total] =
@@ -29,7 +29,7 @@ pub const TALLY_HEAD: [&str; 6] = ["figures", "within", "as read only", "off", "
 pub const FIGURE_HEAD: [&str; 5] = ["figure", "published", "modelled", "off", "counts"];
 
 /// Notes on the score.
-pub fn notes(comparison: &Comparison) -> Vec<String> {
+pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
     let score = &comparison.score;
     let independent = score.predicted.total() + score.held_out.total() + score.fitted.total();
     let mut notes = vec![format!(
@@ -53,32 +53,32 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
 }
 
 /// A figure as cells; only the screen breaks names at underscores.
-pub fn cells(figure: &Figure) -> [String; 5] {
+pub fn cells(figure: &PublishedFigure) -> [String; 5] {
     let modelled = figure.modelled.map_or_else(|| "none".to_owned(), |modelled| three_digits(modelled).replace("-0.00", "0.00"));
     let off = figure.deviation_percent.map_or_else(String::new, |off| format!("{off:+.0} %").replace("-0 %", "+0 %"));
     [figure.name.clone(), figure.published.clone(), modelled, off, counts(figure)]
 }
 
-fn counts(figure: &Figure) -> String {
+fn counts(figure: &PublishedFigure) -> String {
     let word = |outcome| match outcome {
-        Outcome::Within => "met",
-        Outcome::AsRead => "as read only",
-        Outcome::Off => "MISSED",
-        Outcome::Missing => "MISSED: not produced",
+        FigureOutcome::Within => "met",
+        FigureOutcome::AsRead => "as read only",
+        FigureOutcome::Off => "MISSED",
+        FigureOutcome::Missing => "MISSED: not produced",
     };
     let as_well =
         if figure.counted == figure.outcome { String::new() } else { format!(", counted {} for a row below", word(figure.counted)) };
     match &figure.kind {
-        Kind::Predicted => format!("predicted: {}{as_well}", word(figure.outcome)),
-        Kind::HeldOut => format!("held out: {}{as_well}", word(figure.outcome)),
-        Kind::Fitted { parameter } => format!("fitted by {parameter}: {}{as_well}", word(figure.outcome)),
-        Kind::Repeats { row } => format!("repeats {row}"),
-        Kind::NotScored { reason } => format!("not scored: {reason}"),
+        FigureKind::Predicted => format!("predicted: {}{as_well}", word(figure.outcome)),
+        FigureKind::HeldOut => format!("held out: {}{as_well}", word(figure.outcome)),
+        FigureKind::Fitted { parameter } => format!("fitted by {parameter}: {}{as_well}", word(figure.outcome)),
+        FigureKind::Repeats { row } => format!("repeats {row}"),
+        FigureKind::NotScored { reason } => format!("not scored: {reason}"),
     }
 }
 
 /// Remarks on a row and on its figures.
-pub fn remarks(row: &Row) -> Vec<String> {
+pub fn remarks(row: &ScoreRow) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(row.held_out.as_ref().map(|why| format!("Held out: {why}.")));
     remarks.extend(row.trim_of.as_ref().map(|other| format!("Its TRIM costs are those of {other}, by rule.")));
@@ -90,12 +90,12 @@ pub fn remarks(row: &Row) -> Vec<String> {
 }
 
 /// Name, drive and publication of a row.
-pub fn publication(row: &Row) -> String {
+pub fn publication(row: &ScoreRow) -> String {
     format!("{}. Comparison frozen on {}.", row.source, row.frozen)
 }
 
 /// The comparison as Markdown.
-pub fn markdown(comparison: &Comparison) -> String {
+pub fn markdown(comparison: &PublishedComparison) -> String {
     let mut text = String::from(HEAD);
     for words in WORDS {
         let _ = write!(text, "\n{}", paragraph(words, Some(MARKDOWN_COLUMNS), "", ""));
@@ -135,7 +135,7 @@ pub fn markdown(comparison: &Comparison) -> String {
 pub const ORDER_HEAD: [&str; 5] = ["row", "ratio", "published", "modelled", "right"];
 
 /// Orders as cells.
-pub fn orders(comparison: &Comparison) -> Vec<[String; 5]> {
+pub fn orders(comparison: &PublishedComparison) -> Vec<[String; 5]> {
     let line = |order: &Order| {
         let right = if order.right { "yes" } else { "no" };
         [

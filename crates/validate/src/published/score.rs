@@ -4,7 +4,7 @@
 //! a miss. Figures with the same modelled value on the same drive as an earlier row are
 //! counted once, with the worst outcome.
 
-use super::spec::{Configuration, Modelled, Plan, number};
+use super::spec::{Configuration, ModelledFigures, PublishedData, number};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const SAME_PERCENT: f64 = 1.0;
 
 /// One published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct ScoreRow {
     /// Workload: name of the table in the published file.
     pub workload: &'static str,
     /// Row name.
@@ -33,13 +33,13 @@ pub struct Row {
     /// Drive whose TRIM costs replace its own.
     pub trim_of: Option<String>,
     /// Figures of the row.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<PublishedFigure>,
 }
 
 /// Classification of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "as")]
-pub enum Kind {
+pub enum FigureKind {
     /// A prediction.
     Predicted,
     /// A prediction on a drive held out of all fitting.
@@ -64,7 +64,7 @@ pub enum Kind {
 /// Result of comparing a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum FigureOutcome {
     /// Within the target.
     Within,
     /// Outside the target, but within the uncertainty of the published reading.
@@ -77,7 +77,7 @@ pub enum Outcome {
 
 /// A published figure and its modelled value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figure {
+pub struct PublishedFigure {
     /// Name in the published file, with the unit as suffix.
     pub name: String,
     /// Published value.
@@ -89,21 +89,21 @@ pub struct Figure {
     /// Deviation from the published value, or from the nearest end of a published range.
     pub deviation_percent: Option<f64>,
     /// Classification.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// Outcome of this figure.
-    pub outcome: Outcome,
+    pub outcome: FigureOutcome,
     /// Outcome that is counted: the worst among figures with the same value.
-    pub counted: Outcome,
+    pub counted: FigureOutcome,
     /// Explanation if the figure was a failed prediction before it was fitted.
     pub missed_before: Option<String>,
     /// Reason for a miss, or another remark.
     pub remark: Option<String>,
 }
 
-impl Figure {
+impl PublishedFigure {
     /// Maximum deviation for this classification, in per cent.
-    pub const fn target_percent(kind: &Kind) -> f64 {
-        if matches!(kind, Kind::Fitted { .. }) { FITTED_TARGET_PERCENT } else { PREDICTED_TARGET_PERCENT }
+    pub const fn target_percent(kind: &FigureKind) -> f64 {
+        if matches!(kind, FigureKind::Fitted { .. }) { FITTED_TARGET_PERCENT } else { PREDICTED_TARGET_PERCENT }
     }
 }
 
@@ -126,12 +126,12 @@ impl Tally {
         self.within + self.as_read + self.off + self.missing
     }
 
-    const fn add(&mut self, outcome: Outcome) {
+    const fn add(&mut self, outcome: FigureOutcome) {
         match outcome {
-            Outcome::Within => self.within += 1,
-            Outcome::AsRead => self.as_read += 1,
-            Outcome::Off => self.off += 1,
-            Outcome::Missing => self.missing += 1,
+            FigureOutcome::Within => self.within += 1,
+            FigureOutcome::AsRead => self.as_read += 1,
+            FigureOutcome::Off => self.off += 1,
+            FigureOutcome::Missing => self.missing += 1,
         }
     }
 }
@@ -156,11 +156,11 @@ pub struct Score {
 }
 
 /// Builds the row of a configuration.
-pub fn row(plan: &Plan, configuration: &Configuration, modelled: &Modelled) -> anyhow::Result<Row> {
+pub fn row(plan: &PublishedData, configuration: &Configuration, modelled: &ModelledFigures) -> anyhow::Result<ScoreRow> {
     let published = plan.published(configuration)?;
     let results = published.iter().filter(|(name, value)| plan.is_result(configuration, name, value));
     let figures = results.filter_map(|(name, value)| figure(plan, configuration, published, name, value, modelled)).collect();
-    Ok(Row {
+    Ok(ScoreRow {
         workload: configuration.of.table(),
         name: configuration.name.clone(),
         drive: configuration.drive.clone(),
@@ -173,25 +173,25 @@ pub fn row(plan: &Plan, configuration: &Configuration, modelled: &Modelled) -> a
 }
 
 fn figure(
-    plan: &Plan,
+    plan: &PublishedData,
     configuration: &Configuration,
     published: &toml::Table,
     name: &str,
     value: &toml::Value,
-    modelled: &Modelled,
-) -> Option<Figure> {
+    modelled: &ModelledFigures,
+) -> Option<PublishedFigure> {
     let (text, range) = reading(name, value, configuration.read_as.get(name))?;
     let identity = plan.identity(configuration.of, name, published);
     let kind = if let Some(parameter) = configuration.fitted.get(name) {
-        Kind::Fitted { parameter: parameter.clone() }
+        FigureKind::Fitted { parameter: parameter.clone() }
     } else if let Some(identity) = identity {
-        Kind::NotScored { reason: format!("follows: {}", identity.why) }
+        FigureKind::NotScored { reason: format!("follows: {}", identity.why) }
     } else if let Some(reason) = configuration.unscored.get(name) {
-        Kind::NotScored { reason: reason.clone() }
+        FigureKind::NotScored { reason: reason.clone() }
     } else if configuration.held_out.is_some() {
-        Kind::HeldOut
+        FigureKind::HeldOut
     } else {
-        Kind::Predicted
+        FigureKind::Predicted
     };
     Some(judged(configuration, name, text, range, number(value), modelled.get(name).copied(), kind))
 }
@@ -218,17 +218,17 @@ fn judged(
     range: [f64; 2],
     exact: Option<f64>,
     modelled: Option<f64>,
-    kind: Kind,
-) -> Figure {
+    kind: FigureKind,
+) -> PublishedFigure {
     let nearest = |modelled: f64| exact.unwrap_or_else(|| modelled.clamp(range[0], range[1]));
     let deviation_percent = modelled.map(|modelled| (modelled / nearest(modelled) - 1.0) * 100.0);
     let outcome = match (modelled, deviation_percent) {
-        (Some(_), Some(off)) if off.abs() <= Figure::target_percent(&kind) => Outcome::Within,
-        (Some(modelled), _) if (range[0]..=range[1]).contains(&modelled) => Outcome::AsRead,
-        (Some(_), _) => Outcome::Off,
-        (None, _) => Outcome::Missing,
+        (Some(_), Some(off)) if off.abs() <= PublishedFigure::target_percent(&kind) => FigureOutcome::Within,
+        (Some(modelled), _) if (range[0]..=range[1]).contains(&modelled) => FigureOutcome::AsRead,
+        (Some(_), _) => FigureOutcome::Off,
+        (None, _) => FigureOutcome::Missing,
     };
-    Figure {
+    PublishedFigure {
         name: name.to_owned(),
         published,
         published_range: range,
@@ -243,14 +243,16 @@ fn judged(
 }
 
 /// Marks figures that repeat an earlier row; these count once, with the worst outcome.
-pub fn join_repeats(rows: &mut [Row]) {
+pub fn join_repeats(rows: &mut [ScoreRow]) {
     for later in 1..rows.len() {
         for at in 0..rows[later].figures.len() {
             let figure = &rows[later].figures[at];
-            let Some(modelled) = figure.modelled.filter(|_| matches!(figure.kind, Kind::Predicted | Kind::HeldOut)) else { continue };
+            let Some(modelled) = figure.modelled.filter(|_| matches!(figure.kind, FigureKind::Predicted | FigureKind::HeldOut)) else {
+                continue;
+            };
             let (outcome, name) = (figure.outcome, figure.name.clone());
-            let same = |other: &Figure| {
-                let scored = matches!(other.kind, Kind::Predicted | Kind::HeldOut | Kind::Fitted { .. });
+            let same = |other: &PublishedFigure| {
+                let scored = matches!(other.kind, FigureKind::Predicted | FigureKind::HeldOut | FigureKind::Fitted { .. });
                 let close = other.modelled.is_some_and(|other| (modelled / other - 1.0).abs() * 100.0 <= SAME_PERCENT);
                 scored && other.name == name && close
             };
@@ -262,29 +264,29 @@ pub fn join_repeats(rows: &mut [Row]) {
             });
             if let Some((row_name, head)) = head {
                 head.counted = head.counted.max(outcome);
-                row.figures[at].kind = Kind::Repeats { row: row_name };
+                row.figures[at].kind = FigureKind::Repeats { row: row_name };
             }
         }
     }
 }
 
 /// Scores all rows.
-pub fn score(plan: &Plan, rows: &[Row]) -> Score {
+pub fn score(plan: &PublishedData, rows: &[ScoreRow]) -> Score {
     let mut score = Score::default();
     let mut parameters = BTreeSet::new();
     for row in rows {
         let configuration = plan.configurations.iter().find(|configuration| configuration.name == row.name);
         for figure in &row.figures {
             match &figure.kind {
-                Kind::Predicted => score.predicted.add(figure.counted),
-                Kind::HeldOut => score.held_out.add(figure.counted),
-                Kind::Fitted { parameter } => {
+                FigureKind::Predicted => score.predicted.add(figure.counted),
+                FigureKind::HeldOut => score.held_out.add(figure.counted),
+                FigureKind::Fitted { parameter } => {
                     score.fitted.add(figure.counted);
                     score.fitted_after_a_miss += usize::from(figure.missed_before.is_some());
                     parameters.insert(parameter_of(row, parameter));
                 }
-                Kind::Repeats { .. } => score.repeats += 1,
-                Kind::NotScored { .. } => score.not_scored += 1,
+                FigureKind::Repeats { .. } => score.repeats += 1,
+                FigureKind::NotScored { .. } => score.not_scored += 1,
             }
         }
         parameters.extend(configuration.into_iter().flat_map(|c| &c.chosen).map(|chosen| parameter_of(row, chosen)));
@@ -294,7 +296,7 @@ pub fn score(plan: &Plan, rows: &[Row]) -> Score {
 }
 
 /// A filesystem parameter is shared by all rows; a drive parameter belongs to its drive.
-fn parameter_of(row: &Row, parameter: &str) -> String {
+fn parameter_of(row: &ScoreRow, parameter: &str) -> String {
     if parameter.starts_with("filesystem.") { parameter.to_owned() } else { format!("{} {parameter}", row.drive) }
 }
 
@@ -302,15 +304,15 @@ fn parameter_of(row: &Row, parameter: &str) -> String {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan::shipped().unwrap()
+    fn plan() -> PublishedData {
+        PublishedData::shipped().unwrap()
     }
 
-    fn named<'a>(plan: &'a Plan, name: &str) -> &'a Configuration {
+    fn named<'a>(plan: &'a PublishedData, name: &str) -> &'a Configuration {
         plan.configurations.iter().find(|c| c.name == name).unwrap()
     }
 
-    fn find<'a>(row: &'a Row, name: &str) -> &'a Figure {
+    fn find<'a>(row: &'a ScoreRow, name: &str) -> &'a PublishedFigure {
         row.figures.iter().find(|figure| figure.name == name).unwrap()
     }
 
@@ -320,7 +322,7 @@ mod tests {
         let plan = plan();
         let (mut all, mut scored) = (0, 0);
         for configuration in &plan.configurations {
-            let row = row(&plan, configuration, &Modelled::new()).unwrap();
+            let row = row(&plan, configuration, &ModelledFigures::new()).unwrap();
             let published = plan.published(configuration).unwrap();
             let settings = plan.settings.get(row.workload).map_or(&[][..], Vec::as_slice);
             for (key, value) in published.iter().filter(|(key, value)| number(value).is_some() && !settings.contains(key)) {
@@ -334,7 +336,7 @@ mod tests {
             }
         }
         assert!(scored > 90 && all > scored, "{scored} of {all}");
-        let ageing = row(&plan, named(&plan, "Corsair P128"), &Modelled::new()).unwrap();
+        let ageing = row(&plan, named(&plan, "Corsair P128"), &ModelledFigures::new()).unwrap();
         assert_eq!(find(&ageing, "worst_write_loss_percent_any_drive").published, "72");
     }
 
@@ -342,11 +344,11 @@ mod tests {
     fn figure_outside_target_is_not_met() {
         let plan = plan();
         let configuration = named(&plan, "Corsair Force 3, atime");
-        let modelled = Modelled::from([("create_s", 2.66), ("transactions_s", 11.2), ("delete_s", 0.58), ("total_s", 13.0)]);
+        let modelled = ModelledFigures::from([("create_s", 2.66), ("transactions_s", 11.2), ("delete_s", 0.58), ("total_s", 13.0)]);
         let row = row(&plan, configuration, &modelled).unwrap();
-        assert_eq!(find(&row, "create_s").outcome, Outcome::AsRead);
-        assert_eq!(find(&row, "transactions_s").outcome, Outcome::Within);
-        assert_eq!(find(&row, "delete_s").outcome, Outcome::Off);
+        assert_eq!(find(&row, "create_s").outcome, FigureOutcome::AsRead);
+        assert_eq!(find(&row, "transactions_s").outcome, FigureOutcome::Within);
+        assert_eq!(find(&row, "delete_s").outcome, FigureOutcome::Off);
         let score = score(&plan, std::slice::from_ref(&row));
         assert_eq!(score.held_out, Tally { within: 1, as_read: 1, off: 1, missing: 0 });
         assert_eq!((score.predicted.total(), score.fitted.total(), score.not_scored), (0, 0, 1));
@@ -356,7 +358,8 @@ mod tests {
     #[test]
     fn repeated_figures_count_once_with_worst_outcome() {
         let plan = plan();
-        let create = |seconds| Modelled::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
+        let create =
+            |seconds| ModelledFigures::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
         let rows = |second: f64| {
             let [a, b] = ["OCZ Vertex 2 LE, noatime", "OCZ Vertex 2 LE, atime"].map(|name| named(&plan, name));
             let mut rows = vec![row(&plan, a, &create(3.2)).unwrap(), row(&plan, b, &create(second)).unwrap()];
@@ -364,25 +367,25 @@ mod tests {
             rows
         };
         let same = rows(3.21);
-        assert_eq!(find(&same[0], "create_s").outcome, Outcome::Within);
-        assert_eq!(find(&same[0], "create_s").counted, Outcome::Off);
-        assert_eq!(find(&same[1], "create_s").kind, Kind::Repeats { row: "OCZ Vertex 2 LE, noatime".into() });
+        assert_eq!(find(&same[0], "create_s").outcome, FigureOutcome::Within);
+        assert_eq!(find(&same[0], "create_s").counted, FigureOutcome::Off);
+        assert_eq!(find(&same[1], "create_s").kind, FigureKind::Repeats { row: "OCZ Vertex 2 LE, noatime".into() });
         let different = rows(4.9);
-        assert_eq!(find(&different[1], "create_s").kind, Kind::Predicted);
+        assert_eq!(find(&different[1], "create_s").kind, FigureKind::Predicted);
         assert!(score(&plan, &same).predicted.within < score(&plan, &different).predicted.within);
     }
 
     #[test]
     fn derived_or_unmissable_figures_are_not_scored() {
         let plan = plan();
-        let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &Modelled::from([("duration", 483.0)])).unwrap();
-        assert!(matches!(find(&minutes, "duration").kind, Kind::NotScored { .. }));
-        let rounds = row(&plan, named(&plan, "Intel 520"), &Modelled::new()).unwrap();
+        let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &ModelledFigures::from([("duration", 483.0)])).unwrap();
+        assert!(matches!(find(&minutes, "duration").kind, FigureKind::NotScored { .. }));
+        let rounds = row(&plan, named(&plan, "Intel 520"), &ModelledFigures::new()).unwrap();
         for name in ["write_sequential_incompressible_steady_percent_of_advertised", "write_sequential_between_knees_MBps"] {
-            assert!(matches!(find(&rounds, name).kind, Kind::NotScored { .. }), "{name}");
+            assert!(matches!(find(&rounds, name).kind, FigureKind::NotScored { .. }), "{name}");
         }
         // Filesystem parameters count once overall, drive parameters once per drive.
-        let all: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::new()).unwrap()).collect();
+        let all: Vec<ScoreRow> = plan.configurations.iter().map(|c| row(&plan, c, &ModelledFigures::new()).unwrap()).collect();
         let score = score(&plan, &all);
         assert!(score.parameters >= 30 && score.parameters < score.fitted.total() + 20, "{score:?}");
         assert_eq!(score.fitted_after_a_miss, 3);

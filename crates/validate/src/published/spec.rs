@@ -31,29 +31,29 @@ const REVIEWED: &[&str] = &[
 ];
 
 /// Modelled figures by their published name.
-pub type Modelled = BTreeMap<&'static str, f64>;
+pub type ModelledFigures = BTreeMap<&'static str, f64>;
 
 /// All configurations and published results.
 #[derive(Debug)]
-pub struct Plan {
+pub struct PublishedData {
     /// The published files.
     pub results: toml::Table,
     /// Configurations in the order of the table.
     pub configurations: Vec<Configuration>,
     /// Figures that follow from others.
-    pub identities: Vec<Identity>,
+    pub identities: Vec<FigureIdentity>,
     /// Numbers in the published tables that are settings, not results, by table.
     pub settings: BTreeMap<String, Vec<String>>,
     /// Scores under earlier decisions, oldest first.
-    pub history: Vec<Past>,
-    sources: BTreeMap<String, Source>,
+    pub history: Vec<PastScore>,
+    sources: BTreeMap<String, Publication>,
     filesystems: BTreeMap<String, Filesystem>,
 }
 
 /// Score under earlier decisions. Counts: within, as read only, off, not produced.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Past {
+pub struct PastScore {
     /// Date of the revised decision.
     pub until: toml::value::Datetime,
     /// Difference from the current decisions.
@@ -71,7 +71,7 @@ pub struct Past {
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
     /// Table of the published file, which determines the workload.
-    pub of: Workload,
+    pub of: PublishedWorkload,
     /// Index of the result in its table, from 0; `None` if there is only one.
     pub number: Option<usize>,
     /// Row name.
@@ -117,9 +117,9 @@ pub struct Configuration {
 /// A figure that follows from others of its row.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Identity {
+pub struct FigureIdentity {
     /// Workload.
-    pub of: Workload,
+    pub of: PublishedWorkload,
     /// Figure name.
     pub figure: String,
     /// Figures that add up to it.
@@ -134,7 +134,7 @@ pub struct Identity {
 /// A publication; `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct Publication {
     /// Published title.
     pub title: String,
     /// Published author.
@@ -147,7 +147,7 @@ pub struct Source {
     pub what: Option<String>,
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for Publication {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "\"{}\", ", self.title)?;
         match &self.author {
@@ -165,7 +165,7 @@ impl std::fmt::Display for Source {
 /// Kinds of published results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Workload {
+pub enum PublishedWorkload {
     /// PostMark.
     Postmark,
     /// Unpack, sync, delete, sync.
@@ -189,7 +189,7 @@ impl Configuration {
     }
 }
 
-impl Workload {
+impl PublishedWorkload {
     /// Approximate modelling time, for starting the longest first.
     pub const fn work(self) -> u8 {
         match self {
@@ -284,14 +284,14 @@ fn scaled(host: HostCost, percent: u64) -> HostCost {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    history: Vec<Past>,
+    history: Vec<PastScore>,
     settings: BTreeMap<String, Vec<String>>,
-    identity: Vec<Identity>,
+    identity: Vec<FigureIdentity>,
     filesystem: BTreeMap<String, Filesystem>,
     configuration: Vec<Configuration>,
 }
 
-impl Plan {
+impl PublishedData {
     /// Loads the shipped plan.
     ///
     /// # Errors
@@ -307,7 +307,7 @@ impl Plan {
     }
 
     /// Publication of a configuration's result.
-    pub fn source(&self, configuration: &Configuration) -> anyhow::Result<&Source> {
+    pub fn source(&self, configuration: &Configuration) -> anyhow::Result<&Publication> {
         let key = &configuration.source;
         self.sources.get(key).with_context(|| format!("unknown source '{key}'"))
     }
@@ -324,8 +324,8 @@ impl Plan {
     }
 
     /// The rule from which a figure follows, if any.
-    pub fn identity(&self, of: Workload, figure: &str, published: &toml::Table) -> Option<&Identity> {
-        let known = |identity: &&Identity| {
+    pub fn identity(&self, of: PublishedWorkload, figure: &str, published: &toml::Table) -> Option<&FigureIdentity> {
+        let known = |identity: &&FigureIdentity| {
             let there = identity.unless_missing.as_ref().is_none_or(|other| published.contains_key(other));
             identity.of == of && identity.figure == figure && there
         };
@@ -350,7 +350,7 @@ impl Plan {
     }
 
     /// Setting of a workload.
-    pub fn setting(&self, workload: Workload, key: &str) -> anyhow::Result<f64> {
+    pub fn setting(&self, workload: PublishedWorkload, key: &str) -> anyhow::Result<f64> {
         let value = self.results.get(workload.table()).and_then(|kind| kind.get("config")).and_then(|config| config.get(key));
         value.and_then(number).with_context(|| format!("{}.config has no number {key}", workload.table()))
     }
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn configuration_names_result_source_drive_and_fit() {
-        let plan = Plan::shipped().unwrap();
+        let plan = PublishedData::shipped().unwrap();
         let mut used = BTreeSet::new();
         for configuration in &plan.configurations {
             let name = &configuration.name;
@@ -419,22 +419,22 @@ mod tests {
     /// All results of drives are configured; those of storage systems are listed as excluded.
     #[test]
     fn every_published_drive_result_is_configured() {
-        let plan = Plan::shipped().unwrap();
-        for workload in [Workload::Postmark, Workload::Tree, Workload::Fstrim, Workload::Recovery] {
+        let plan = PublishedData::shipped().unwrap();
+        for workload in [PublishedWorkload::Postmark, PublishedWorkload::Tree, PublishedWorkload::Fstrim, PublishedWorkload::Recovery] {
             let results = plan.results[workload.table()]["result"].as_array().unwrap().len();
             let tried = |n: &usize| plan.configurations.iter().any(|c| c.of == workload && c.number == Some(*n));
             assert_eq!((0..results).find(|n| !tried(n)), None, "{workload:?}");
         }
-        for workload in [Workload::CrystalDiskMark, Workload::Ageing] {
+        for workload in [PublishedWorkload::CrystalDiskMark, PublishedWorkload::Ageing] {
             assert!(plan.configurations.iter().any(|c| c.of == workload), "{workload:?}");
         }
-        assert!(plan.configurations.iter().filter(|c| c.of == Workload::Sustained).count() >= 8);
+        assert!(plan.configurations.iter().filter(|c| c.of == PublishedWorkload::Sustained).count() >= 8);
     }
 
     /// Figures declared as sums add up in the published data, to a second per reading.
     #[test]
     fn identities_hold_for_published_figures() {
-        let plan = Plan::shipped().unwrap();
+        let plan = PublishedData::shipped().unwrap();
         let mut checked = 0;
         for configuration in &plan.configurations {
             let published = plan.published(configuration).unwrap();
@@ -451,7 +451,7 @@ mod tests {
             let rate = 493.0 / (tree(n, "unpack_s") + tree(n, "sync_after_unpack_s"));
             assert!((rate / tree(n, "unpack_and_sync_MBps") - 1.0).abs() < 0.005, "{rate}");
         }
-        let sustained = plan.configurations.iter().filter(|c| c.of == Workload::Sustained);
+        let sustained = plan.configurations.iter().filter(|c| c.of == PublishedWorkload::Sustained);
         for configuration in sustained {
             let published = plan.published(configuration).unwrap();
             let get = |key: &str| published.get(key).and_then(number);
@@ -467,7 +467,7 @@ mod tests {
     /// The TRIM costs of another drive override those in the drive's own file.
     #[test]
     fn trim_costs_by_rule_come_from_the_other_drive() {
-        let plan = Plan::shipped().unwrap();
+        let plan = PublishedData::shipped().unwrap();
         let mut rules = 0;
         for configuration in plan.configurations.iter().filter(|c| c.trim_of.is_some()) {
             let other = drives::load(configuration.trim_of.as_deref().unwrap()).unwrap();
@@ -481,7 +481,7 @@ mod tests {
     /// Every field of a reviewed drive has a source; fitted fields are declared as fitted.
     #[test]
     fn reviewed_drives_have_a_source_for_every_field() {
-        let plan = Plan::shipped().unwrap();
+        let plan = PublishedData::shipped().unwrap();
         for text in REVIEWED {
             let drive = drives::parse(text).unwrap();
             let name = &drive.spec.name;

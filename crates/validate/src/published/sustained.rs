@@ -1,6 +1,6 @@
 //! Published sustained writes and recovery after a trim, without a filesystem.
 
-use super::spec::{Configuration, Modelled};
+use super::spec::{Configuration, ModelledFigures};
 use std::collections::VecDeque;
 use trimtab::drives::Drive;
 use trimtab_drive::data::DataClass;
@@ -19,12 +19,12 @@ const PARTS: u64 = 1500;
 const STEP_MIN: f64 = 0.15;
 
 /// Rates before and after the knees of one write stream onto an erased drive.
-pub fn until_full(drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn until_full(drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let capacity = drive.spec.capacity_bytes / BLOCK * BLOCK;
     let (rates, seconds) = stream(drive, capacity, seed)?;
     let part_gb = capacity as f64 / rates.len() as f64 / 1e9;
     let knees = change_points(&rates, &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() });
-    let mut modelled = Modelled::from([("whole_drive_mean_MBps", capacity as f64 / 1e6 / seconds)]);
+    let mut modelled = ModelledFigures::from([("whole_drive_mean_MBps", capacity as f64 / 1e6 / seconds)]);
     modelled.insert("first_MBps", knees.first().map_or_else(|| mean(&rates), |knee| knee.before));
     if let Some(first) = knees.first() {
         let end = knees.get(1).map_or(rates.len(), |knee| knee.index);
@@ -52,7 +52,7 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
     let mut device = model::build(&drive.spec, seed)?;
     let blocks = capacity / BLOCK;
     let per_part = blocks.div_ceil(PARTS).max(1);
-    let mut window = Window::new(Nanos::ZERO, STREAM_DEPTH);
+    let mut window = WriteWindow::new(Nanos::ZERO, STREAM_DEPTH);
     let mut part_began = Nanos::ZERO;
     let mut rates = Vec::new();
     for block in 0..blocks {
@@ -78,7 +78,7 @@ const RANDOM_DEPTH: usize = 32;
 
 /// Mean rates of writing the whole drive: after random writes, after a full trim and idle
 /// time, and after a secure erase.
-pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let spec = model::sized(drive.spec.clone(), Some(Bytes(drive.spec.capacity_bytes / RECOVERY_PART)))?;
     let capacity = spec.capacity_bytes / BLOCK * BLOCK;
     let filled = capacity / 100 * u64::from(configuration.fill_percent) / BLOCK * BLOCK;
@@ -100,7 +100,7 @@ pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyh
 
 /// Writes the first `len` bytes sequentially; returns the end of the last write.
 fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<Nanos> {
-    let mut window = Window::new(began, STREAM_DEPTH);
+    let mut window = WriteWindow::new(began, STREAM_DEPTH);
     for offset in (0..len).step_by(BLOCK as usize) {
         window.write(device, offset, BLOCK);
     }
@@ -109,7 +109,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
 
 /// Writes at random within the first `len` bytes; returns the end of the last write.
 fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyhow::Result<Nanos> {
-    let mut window = Window::new(began, RANDOM_DEPTH);
+    let mut window = WriteWindow::new(began, RANDOM_DEPTH);
     let mut places = trimtab_drive::rng::Stream::new(seed, "recovery");
     while window.last < began + RANDOM_TIME {
         window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
@@ -118,12 +118,12 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
 }
 
 /// A window of writes in flight: when full, the next waits for the oldest.
-struct Window {
+struct WriteWindow {
     under_way: VecDeque<Nanos>,
     last: Nanos,
 }
 
-impl Window {
+impl WriteWindow {
     fn new(began: Nanos, depth: usize) -> Self {
         Self { under_way: VecDeque::from(vec![began; depth]), last: began }
     }

@@ -1,14 +1,14 @@
 //! Formats the comparison for a screen of any width.
 
-use super::comparison::Comparison;
+use super::comparison::PublishedComparison;
 use super::render;
-use super::score::Row;
+use super::score::ScoreRow;
 use trimtab::report::layout::table;
 use trimtab_linux::output::lines::paragraph;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Formats the comparison for `width` columns; `None` does not wrap lines.
-pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {
+pub fn screen(comparison: &PublishedComparison, width: Option<usize>) -> String {
     let mut text = String::from("Published and modelled measurements\n\n");
     let mut score = Table::new("", &render::TALLY_HEAD);
     for tally in render::tallies(comparison) {
@@ -40,7 +40,7 @@ pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {
     text
 }
 
-fn one(row: &Row, width: Option<usize>) -> String {
+fn one(row: &ScoreRow, width: Option<usize>) -> String {
     let mut text = paragraph(&format!("{} ({})", row.name, row.drive), width, "", "  ");
     text.push_str(&paragraph(&render::publication(row), width, "  ", "  "));
     let mut figures = Table::new("", &render::FIGURE_HEAD).when_narrow(NarrowLayout::Records);
@@ -58,18 +58,19 @@ fn one(row: &Row, width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::comparison::Comparison;
+    use crate::published::comparison::PublishedComparison;
     use crate::published::score::{self, row};
-    use crate::published::spec::Modelled;
-    use crate::published::spec::Plan;
+    use crate::published::spec::ModelledFigures;
+    use crate::published::spec::PublishedData;
     use unicode_width::UnicodeWidthStr as _;
 
     /// All rows, without model results.
     #[test]
     fn lines_fit_on_narrow_and_wide_screens() {
-        let plan = Plan::shipped().unwrap();
-        let rows: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::from([("total_s", 12.3)])).unwrap()).collect();
-        let comparison = Comparison { score: score::score(&plan, &rows), rows, history: plan.history.clone(), orders: Vec::new() };
+        let plan = PublishedData::shipped().unwrap();
+        let rows: Vec<ScoreRow> =
+            plan.configurations.iter().map(|c| row(&plan, c, &ModelledFigures::from([("total_s", 12.3)])).unwrap()).collect();
+        let comparison = PublishedComparison { score: score::score(&plan, &rows), rows, history: plan.history.clone(), orders: Vec::new() };
         for width in [80, 120] {
             let text = screen(&comparison, Some(width));
             for line in text.lines() {

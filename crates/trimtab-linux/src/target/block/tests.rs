@@ -6,7 +6,7 @@ use std::path::Path;
 use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::runner::{RunEnd, blocks};
-use trimtab_sim::workload::synthetic::{Mix, Pattern, SyntheticSettings, Synthetic};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings};
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const ENGINES: [EngineChoice; 2] = [EngineChoice::Uring, EngineChoice::Threads];

@@ -287,8 +287,12 @@ mod tests {
         let read = all.iter().find(|s| s.name == "seq1m-q1.read.rate").unwrap();
         let write = all.iter().find(|s| s.name == "seq1m-q1.write.rate").unwrap();
         assert_eq!((read.x.len(), write.x.len()), (6, 6));
-        let shared =
-            [(10, 1.0), (10, 2.0), (10, 6.0), (20, 5.0)].map(|(w, rate)| CrystalPass { phase: "r".into(), round: 0, written: Bytes(w), rate });
+        let shared = [(10, 1.0), (10, 2.0), (10, 6.0), (20, 5.0)].map(|(w, rate)| CrystalPass {
+            phase: "r".into(),
+            round: 0,
+            written: Bytes(w),
+            rate,
+        });
         let series = series(&shared);
         assert_eq!((series[0].x.as_slice(), series[0].y.as_slice()), (&[10, 20][..], &[3.0, 5.0][..]));
     }

@@ -1,6 +1,6 @@
 //! The test sets as a wear workload: each round replaces the test file.
 
-use super::{Crystal, PREPARE, CrystalSettingsError};
+use super::{Crystal, CrystalSettingsError, PREPARE};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
 use alloc::format;
 use alloc::string::ToString;
@@ -58,7 +58,13 @@ impl CrystalLoop {
     ///
     /// # Errors
     /// The file exceeds the space.
-    pub fn new(rounds: Crystal, placement: Placement, space: Bytes, small_pass: Option<Bytes>, seed: u64) -> Result<Self, CrystalSettingsError> {
+    pub fn new(
+        rounds: Crystal,
+        placement: Placement,
+        space: Bytes,
+        small_pass: Option<Bytes>,
+        seed: u64,
+    ) -> Result<Self, CrystalSettingsError> {
         let size = rounds.settings.size.0;
         let piece = if placement == Placement::Scattered { PIECE_BYTES } else { size };
         if size.div_ceil(piece) > space.0 / piece {
@@ -167,7 +173,7 @@ impl BlockWorkload for CrystalLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::crystal::{Position, Profile, CrystalSettings};
+    use crate::workload::crystal::{CrystalSettings, Position, Profile};
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;

@@ -149,7 +149,11 @@ impl FileWorkload for Postmark {
         }
         let dirs = Bytes(u64::from(self.decisions.dirs_len()).saturating_mul(DIR_BYTES));
         let counts = &rehearsal.counts;
-        WorkloadPlan { written: counts.bytes_written.saturating_add(dirs), space: counts.bytes_held_max.saturating_add(dirs), ops: Some(ops) }
+        WorkloadPlan {
+            written: counts.bytes_written.saturating_add(dirs),
+            space: counts.bytes_held_max.saturating_add(dirs),
+            ops: Some(ops),
+        }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Repeats a run identically.
 
-use super::{PostmarkCounts, Postmark};
+use super::{Postmark, PostmarkCounts};
 use crate::workload::{FileStep, FileWorkload, WorkloadPlan};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;

@@ -177,9 +177,8 @@ impl Problem<'_> {
     pub(super) fn adapt(&mut self, points: Vec<Point>, slopes: &Slopes) -> Option<Vec<Point>> {
         let mut points: Vec<(Point, Slopes)> = points.into_iter().map(|point| (point, slopes.clone())).collect();
         for _ in 0..ADAPTATIONS {
-            let step = |(point, slopes): &(Point, Slopes)| {
-                self.step(point, slopes, DAMPING_OF_ONE).unwrap_or_else(|| point.candidate.clone())
-            };
+            let step =
+                |(point, slopes): &(Point, Slopes)| self.step(point, slopes, DAMPING_OF_ONE).unwrap_or_else(|| point.candidate.clone());
             let steps = points.iter().map(step).collect();
             for ((point, slopes), step) in points.iter_mut().zip(self.try_all(steps)?) {
                 let Some(step) = step else { continue };

@@ -28,7 +28,13 @@ pub struct RateFit {
 }
 
 /// Fits the numbers of `kinds` to `found`. `None` if every candidate is impossible.
-pub fn fit(found: &Findings, plan: &ProbePlan, kinds: Vec<Candidate>, show: &ProbeFunction<'_>, tries: &dyn CandidateEvaluator) -> Option<RateFit> {
+pub fn fit(
+    found: &Findings,
+    plan: &ProbePlan,
+    kinds: Vec<Candidate>,
+    show: &ProbeFunction<'_>,
+    tries: &dyn CandidateEvaluator,
+) -> Option<RateFit> {
     let mut observer = ();
     let space = SmallProbes::new(plan, show);
     let mut problem = Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });

@@ -1,7 +1,7 @@
 //! The global search: draws kinds of drives, fits the best, and follows single changes of these.
 
-use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
 use super::Problem;
+use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
 use crate::learn::candidate::{Candidate, NUMBERS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
@@ -44,8 +44,7 @@ impl Problem<'_> {
     pub(super) fn search(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.seed, "search");
         let mut all: Vec<Kind> = Vec::new();
-        let drawn: Vec<Candidate> =
-            (0..self.space.draws()).map(|nth| self.changed(&starts[nth % starts.len()], &mut random)).collect();
+        let drawn: Vec<Candidate> = (0..self.space.draws()).map(|nth| self.changed(&starts[nth % starts.len()], &mut random)).collect();
         let mut points = self.in_order(starts)?;
         let mut starts = points.clone();
         starts.truncate(AROUND);

@@ -1,8 +1,8 @@
 //! Drives as the probes of a whole drive see them: spare space, SLC cache, victim selection. Kinds
 //! and the other numbers are those that explain the small probes.
 
-use super::local::Point;
 use super::Space;
+use super::local::Point;
 use crate::learn::candidate::{Candidate, NUMBERS, OF_SMALL_PROBES, at};
 use crate::learn::classes::{self, Prior};
 use crate::learn::invert;
@@ -117,7 +117,8 @@ impl Space for WholeDrive<'_> {
     }
 
     fn is_same_kind(&self, one: &Candidate, other: &Candidate) -> bool {
-        one.is_kind_of(other) && one.hidden == crate::learn::candidate::HiddenProperties { pages_per_block: one.hidden.pages_per_block, ..other.hidden }
+        one.is_kind_of(other)
+            && one.hidden == crate::learn::candidate::HiddenProperties { pages_per_block: one.hidden.pages_per_block, ..other.hidden }
     }
 
     /// Memory for the map, and whether the SLC cache shrinks: numbers depend on both.

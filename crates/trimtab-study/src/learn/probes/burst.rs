@@ -1,6 +1,6 @@
 //! Sequential writes of incompressible data into an empty cache: cache size and flash rate.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, sequential};
+use super::{Findings, Probe, ProbePlan, ProbeSession, sequential};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;

@@ -1,7 +1,7 @@
 //! Random writes over the full part, and again after a rest: start and cost of garbage collection.
 
 use super::whole::{RANDOM_BYTES, RestLength};
-use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession, RandomOffsets};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;

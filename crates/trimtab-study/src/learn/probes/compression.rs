@@ -2,7 +2,7 @@
 //! link is slower than the flash, write rates do not reveal compression, but compressed data
 //! are faster to read from the flash.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, crossing_reads, sequential};
+use super::{Findings, Probe, ProbePlan, ProbeSession, SETTLE, crossing_reads, sequential};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;

@@ -1,7 +1,7 @@
 //! Single writes, each followed by a flush: the latency of a durable write.
 
 use super::super::lab::Stream;
-use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession, RandomOffsets};
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;

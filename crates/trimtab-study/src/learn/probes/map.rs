@@ -2,7 +2,7 @@
 //! memory, reads load map pages first; the larger the part, the more often.
 
 use super::whole::ProbeRegion;
-use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, reads};
+use super::{Findings, Probe, ProbePlan, ProbeSession, SETTLE, reads};
 use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;

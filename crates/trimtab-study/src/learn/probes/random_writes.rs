@@ -1,6 +1,6 @@
 //! Random writes of increasing sizes; those below a mapping unit need a read-modify-write.
 
-use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession, RandomOffsets};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;

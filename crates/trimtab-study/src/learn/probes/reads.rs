@@ -1,6 +1,6 @@
 //! Reads of existing data: latency, link rate, parallel dies, read-ahead.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, crossing_reads, reads};
+use super::{Findings, Probe, ProbePlan, ProbeSession, crossing_reads, reads};
 use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;

@@ -2,7 +2,7 @@
 //! work, and cache size of a full drive. Also lone reads of data that moved in the meantime.
 
 use super::whole::{BURST_PIECES, RestLength, in_pieces};
-use super::{Findings, ProbeSession, RandomOffsets, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession, RandomOffsets};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;

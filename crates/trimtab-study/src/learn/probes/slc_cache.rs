@@ -1,7 +1,7 @@
 //! Writes the whole part sequentially once: the amount at full speed, and the rate after it.
 
 use super::whole::{FILL_PIECES, in_pieces};
-use super::{Findings, ProbeSession, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession};
 use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;

@@ -1,6 +1,6 @@
 //! Single reads during sequential writes: whether and how long they wait for programs.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, reads, sequential};
+use super::{Findings, Probe, ProbePlan, ProbeSession, reads, sequential};
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;

@@ -2,7 +2,7 @@
 //! of a command, a range, a mapped unit and a byte. Also reads during a TRIM, which show
 //! whether it blocks other commands.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, SETTLE, reads};
+use super::{Findings, Probe, ProbePlan, ProbeSession, SETTLE, reads};
 use alloc::format;
 use alloc::vec::Vec;
 use trimtab_drive::{Command, Extent};

@@ -1,6 +1,6 @@
 //! Smallest effective TRIM and its alignment, from the faster reads of unmapped space.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe};
+use super::{Findings, Probe, ProbePlan, ProbeSession};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 

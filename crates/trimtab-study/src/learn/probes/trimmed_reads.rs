@@ -1,6 +1,6 @@
 //! Reads of trimmed space, which do not access the flash: command processor and link times alone.
 
-use super::{Findings, ProbeSession, ProbePlan, Probe, reads};
+use super::{Findings, Probe, ProbePlan, ProbeSession, reads};
 use alloc::format;
 use trimtab_sim::target::TargetResult;
 

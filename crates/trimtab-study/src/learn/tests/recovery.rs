@@ -12,8 +12,8 @@
 use crate::learn::candidate::{Candidate, DriveKind, at};
 use crate::learn::fit::{self, SequentialEvaluator};
 use crate::learn::lab::ProbeSession;
-use crate::learn::predict::{WorkloadFigure, Prediction, ResidualDeviation, What, churn, figures, predictions};
-use crate::learn::probes::whole::{SIZE, ProbeRegion};
+use crate::learn::predict::{Prediction, ResidualDeviation, What, WorkloadFigure, churn, figures, predictions};
+use crate::learn::probes::whole::{ProbeRegion, SIZE};
 use crate::learn::probes::{self, DEPTH_MAX, Findings, ProbePlan};
 use crate::learn::{Budget, ReportedProperties, TrimLimits, classes};
 use crate::study::small::SmallDrive;
@@ -148,7 +148,8 @@ fn measure_and_predict(
     unexplained: ResidualDeviation,
     asked: TestExtent,
 ) -> Option<PredictionSet> {
-    let predictions = |shown: Vec<Vec<WorkloadFigure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
+    let predictions =
+        |shown: Vec<Vec<WorkloadFigure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
     let measured = figures(spec, 5)?;
     let shown = members.iter().take(asked.members).filter_map(|(member, seed)| figures(member, *seed));
     let mut predicted: Vec<Predicted> = measured.iter().copied().zip(predictions(shown.collect())).collect();
@@ -156,7 +157,8 @@ fn measure_and_predict(
     if asked.churn > 0 {
         let in_truth = churn::figures(spec, 5)?;
         let again = predictions((100..100 + asked.churn as u64).filter_map(|seed| churn::figures(spec, seed)).collect());
-        let over_runs: Vec<WorkloadFigure> = in_truth.iter().zip(again).map(|(figure, again)| WorkloadFigure { value: again.median, ..*figure }).collect();
+        let over_runs: Vec<WorkloadFigure> =
+            in_truth.iter().zip(again).map(|(figure, again)| WorkloadFigure { value: again.median, ..*figure }).collect();
         let shown = members.iter().take(asked.churn).filter_map(|(member, seed)| churn::figures(member, *seed));
         let of_churn = predictions(shown.collect());
         let at_fills = |truth: &[WorkloadFigure]| [0.6, 0.9].into_iter().filter_map(|fill| named(fill, truth, &of_churn)).collect();
@@ -244,7 +246,12 @@ fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> Str
     if truth.kind.slc {
         all.push(format!(
             "slc {:?} for {:?}, direct {} for {}, bits {} for {}",
-            found.slc_ppm(), truth.slc_ppm(), b.slc_direct, a.slc_direct, b.bits_per_cell, a.bits_per_cell
+            found.slc_ppm(),
+            truth.slc_ppm(),
+            b.slc_direct,
+            a.slc_direct,
+            b.bits_per_cell,
+            a.bits_per_cell
         ));
         all.push(format!("program {:.2} times", found.number(at::PROGRAM) / truth.number(at::PROGRAM)));
     }

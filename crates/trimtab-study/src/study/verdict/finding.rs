@@ -1,8 +1,8 @@
 //! Findings of a study as figures. The renderer puts them into words.
 
 use crate::study::comparison::PolicyLatency;
-use crate::study::comparison::costs::{DeletingDoubt, OnlineCost, GenerationComparison, Stall};
-use crate::study::comparison::gains::{OverduePolicy, Gain};
+use crate::study::comparison::costs::{DeletingDoubt, GenerationComparison, OnlineCost, Stall};
+use crate::study::comparison::gains::{Gain, OverduePolicy};
 use crate::study::comparison::latency::{LatencyTest, TestResult};
 use crate::study::metrics::{AppendLoad, DiscardCount};
 use crate::study::untried::OmittedPart;

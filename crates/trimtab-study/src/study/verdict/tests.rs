@@ -7,7 +7,7 @@ use super::*;
 use crate::study::comparison::costs::AffectedWork;
 use crate::study::light_work::SPARSE_WAIT;
 use crate::study::metrics::FOREGROUND;
-use crate::study::untried::{StudyPart as UntriedPart, OmittedPart};
+use crate::study::untried::{OmittedPart, StudyPart as UntriedPart};
 use alloc::vec;
 use latency::met;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
@@ -146,7 +146,10 @@ fn one_repeat_decides_nothing() {
 fn discards_that_never_arrive_come_first() {
     let study = study(vec![none(), tree("batched", "nodiscard", &[0.17], 0.0, Some(0.1))]);
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, &verdict.reasons[..]), (Recommendation::Blocked, &[RecommendationReason::Blocked { policy: "batched" }][..]));
+    assert_eq!(
+        (verdict.recommendation, &verdict.reasons[..]),
+        (Recommendation::Blocked, &[RecommendationReason::Blocked { policy: "batched" }][..])
+    );
 }
 
 #[test]

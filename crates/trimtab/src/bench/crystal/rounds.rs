@@ -1,7 +1,7 @@
 //! A series of rounds until an amount is written. Its results are saved to a file, so that it
 //! can continue later.
 
-use super::Earlier;
+use super::EarlierRoundsMode;
 use crate::store;
 use crate::store::recipe::starts_now;
 use anyhow::Context as _;
@@ -28,7 +28,7 @@ const SAVED_BYTES_MAX: u64 = 256 << 20;
 
 /// A series of rounds and its file.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct CrystalRounds {
     file: PathBuf,
     header: RunHeader,
     /// Position where this process started.
@@ -47,7 +47,7 @@ pub struct Rounds {
 /// The file's content, in its only version.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
+struct RoundsFile {
     schema: String,
     version: u32,
     rounds: u64,
@@ -57,9 +57,9 @@ struct Saved {
     run: Run,
 }
 
-impl Rounds {
+impl CrystalRounds {
     /// Starts a new series, or with `--resume` continues the interrupted one.
-    pub fn begin(context: &Context, earlier: Earlier, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
+    pub fn begin(context: &Context, earlier: EarlierRoundsMode, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
         let target_path = std::fs::canonicalize(target).unwrap_or_else(|_| PathBuf::from(target));
         let store = store::path(context)?;
         let file = store.with_file_name(file_name(&target_path, seed, settings));
@@ -76,21 +76,21 @@ impl Rounds {
         };
         let saved = new.load()?;
         match (saved, earlier) {
-            (None, Earlier::Resume) => Err(UsageError::new(format!("nothing to resume on {target} with these settings")).into()),
+            (None, EarlierRoundsMode::Resume) => Err(UsageError::new(format!("nothing to resume on {target} with these settings")).into()),
             (None, _) => Ok(new),
-            (Some(saved), Earlier::Resume) => new.resume(saved),
-            (Some(_), Earlier::Discard) => {
+            (Some(saved), EarlierRoundsMode::Resume) => new.resume(saved),
+            (Some(_), EarlierRoundsMode::Discard) => {
                 new.forget()?;
                 Ok(new)
             }
-            (Some(saved), Earlier::Refuse) => {
+            (Some(saved), EarlierRoundsMode::Refuse) => {
                 let problem = format!("a series of {} rounds on {target} was stopped after {} written", saved.rounds, Bytes(saved.written));
                 Err(UsageError::new(problem).hint("--resume continues it, --restart discards it").into())
             }
         }
     }
 
-    fn resume(self, saved: Saved) -> anyhow::Result<Self> {
+    fn resume(self, saved: RoundsFile) -> anyhow::Result<Self> {
         let run = saved.run;
         Ok(Self {
             resumed: Position { rounds: saved.rounds, written: Bytes(saved.written) },
@@ -187,14 +187,14 @@ impl Rounds {
         Ok(())
     }
 
-    fn load(&self) -> anyhow::Result<Option<Saved>> {
+    fn load(&self) -> anyhow::Result<Option<RoundsFile>> {
         let text = match named::read(&self.file, SAVED_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         };
         let unusable = || format!("{} is not a valid series of rounds; move it away to start over", self.file.display());
-        let saved: Saved = serde_json::from_slice(&text).with_context(unusable)?;
+        let saved: RoundsFile = serde_json::from_slice(&text).with_context(unusable)?;
         anyhow::ensure!(saved.schema == SCHEMA && saved.version == VERSION, unusable());
         Ok(Some(saved))
     }
@@ -202,7 +202,7 @@ impl Rounds {
     fn save(&self, written: Bytes, phases: Vec<Phase>, series: Vec<Series>) -> anyhow::Result<()> {
         let mut run = self.header.clone().into_run(RunRecording { phases, series }, false);
         run.settings.push(Field::new("target", run.target_label.clone()));
-        let saved = Saved {
+        let saved = RoundsFile {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             rounds: self.passes.rounds,

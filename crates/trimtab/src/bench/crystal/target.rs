@@ -1,6 +1,6 @@
 //! The target of the tests: opened, described and closed.
 
-use super::{Request, Watch};
+use super::{CrystalRequest, CrystalWatch};
 use crate::drives;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -28,7 +28,7 @@ const SAMPLE: Bytes = Bytes(32 << 20);
 const FILE: &str = "data";
 
 /// A target with its resources.
-pub enum Target {
+pub enum CrystalTarget {
     /// A file or a device.
     Real {
         /// Comes first, so that it is closed before its directory is removed.
@@ -46,9 +46,15 @@ pub enum Target {
     Null(NullBlocks),
 }
 
-impl Target {
+impl CrystalTarget {
     /// Checks everything first, then opens the target of `spec`.
-    pub fn open(request: &Request, context: &Context, spec: &TargetSpec, settings: &CrystalSettings, workload: &Crystal) -> anyhow::Result<Self> {
+    pub fn open(
+        request: &CrystalRequest,
+        context: &Context,
+        spec: &TargetSpec,
+        settings: &CrystalSettings,
+        workload: &Crystal,
+    ) -> anyhow::Result<Self> {
         let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
         let options = BlockOptions {
             queue_depth_max,
@@ -74,7 +80,7 @@ impl Target {
     }
 
     /// Fails if the tests do not fit on the target.
-    fn check(&self, request: &Request, settings: &CrystalSettings) -> anyhow::Result<()> {
+    fn check(&self, request: &CrystalRequest, settings: &CrystalSettings) -> anyhow::Result<()> {
         let info = match self {
             Self::Real { target, .. } => target.info(),
             Self::Modelled(target) => target.info(),
@@ -94,7 +100,7 @@ impl Target {
     }
 
     /// Runs the workload on the target.
-    pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> RunOutcome {
+    pub fn run(&mut self, mut workload: Crystal, watch: &mut CrystalWatch<'_>) -> RunOutcome {
         match self {
             Self::Real { target, .. } => blocks::run(&mut workload, target.as_mut(), watch),
             Self::Modelled(target) => worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref()),
@@ -213,7 +219,7 @@ fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
 
 /// Options for opening a real target.
 struct Opening<'a> {
-    request: &'a Request,
+    request: &'a CrystalRequest,
     context: &'a Context,
     settings: &'a CrystalSettings,
     workload: &'a Crystal,
@@ -222,27 +228,27 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// A new file in a workspace.
-    fn directory(&self, path: &Path) -> anyhow::Result<Target> {
+    fn directory(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
         let workspace = safety::prepare(self.context, self.request.reserve, path, &what(self.workload), &self.workload.plan())?;
         let observer = observe(path)?;
         workspace.require_on(observer.place().mount.as_ref())?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
         let target = BlockFile::create(dir, &dir_path, FILE, self.settings.size, &self.options)?;
-        Ok(Target::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
+        Ok(CrystalTarget::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
     }
 
-    fn file(&self, path: &Path) -> anyhow::Result<Target> {
+    fn file(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
         let claim = self.settings.writes.then(|| device::claim_file(path, &self.request.destroy, Some(self.own_data()))).transpose()?;
         self.claimed(path, claim)
     }
 
-    fn device(&self, path: &Path) -> anyhow::Result<Target> {
+    fn device(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
         let claim = device::claim(path, self.settings.writes, &self.request.destroy, Some(self.own_data()))?;
         self.claimed(path, Some(claim))
     }
 
     /// A user's file or device, after consent to overwrite it. Without a claim, it is only read.
-    fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<Target> {
+    fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<CrystalTarget> {
         let observer = observe(path)?;
         if self.settings.writes {
             let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
@@ -253,7 +259,7 @@ impl Opening<'_> {
             Some(claim) => BlockFile::open_claim(claim, &self.options)?,
             None => BlockFile::open_file(path, false, &self.options)?,
         };
-        Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
+        Ok(CrystalTarget::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
     }
 
     /// Content that an earlier run of the same command may have left.
@@ -262,9 +268,9 @@ impl Opening<'_> {
     }
 }
 
-fn on_drive(request: &Request, name: &str, queue_depth_max: u32) -> anyhow::Result<Target> {
+fn on_drive(request: &CrystalRequest, name: &str, queue_depth_max: u32) -> anyhow::Result<CrystalTarget> {
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let spec = drives::load(name)?.spec;
     let drive = model::build(&spec, request.seed)?;
-    Ok(Target::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))
+    Ok(CrystalTarget::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))
 }

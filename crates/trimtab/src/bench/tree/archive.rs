@@ -53,18 +53,18 @@ pub fn read(path: &Path) -> anyhow::Result<Archive> {
 /// or than its own length allows.
 pub fn unpack(archive: impl Read + 'static, most: Bytes) -> anyhow::Result<Archive> {
     let read = Rc::new(Cell::new(0));
-    let counted = Counted { inner: archive, read: Rc::clone(&read) };
+    let counted = CountingReader { inner: archive, read: Rc::clone(&read) };
     let stream = decompressed(BufReader::with_capacity(1 << 20, counted))?;
-    parse(Proportionate { inner: stream, given: 0, read }, most)
+    parse(RatioLimitedReader { inner: stream, given: 0, read }, most)
 }
 
 /// Counts the bytes of the archive itself.
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     read: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.read.set(self.read.get() + read as u64);
@@ -74,13 +74,13 @@ impl<R: Read> Read for Counted<R> {
 
 /// Limits the output to what an archive of the length `read` so far may hold, so that neither
 /// a bomb nor an endless entry is unpacked to its end.
-struct Proportionate<R> {
+struct RatioLimitedReader<R> {
     inner: R,
     given: u64,
     read: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Proportionate<R> {
+impl<R: Read> Read for RatioLimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let given = self.inner.read(buffer)?;
         self.given += given as u64;
@@ -120,7 +120,7 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     let mut builder = TreeBuilder::default();
     let mut skipped = 0;
     let mut content = Vec::new();
-    let stream = Metered::new(stream);
+    let stream = AllowanceReader::new(stream);
     let meter = Rc::clone(&stream.left);
     for (at, entry) in tar::Archive::new(stream).entries()?.enumerate() {
         let mut entry = entry.map_err(|error| bad_header(error, at))?;
@@ -157,18 +157,18 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
 
 /// Reads at most the remaining allowance, which its other owner resets: the tar library keeps
 /// headers in memory, whatever their length.
-struct Metered<R> {
+struct AllowanceReader<R> {
     inner: R,
     left: Rc<Cell<u64>>,
 }
 
-impl<R> Metered<R> {
+impl<R> AllowanceReader<R> {
     fn new(inner: R) -> Self {
         Self { inner, left: Rc::new(Cell::new(HEADER_BYTES_MAX)) }
     }
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for AllowanceReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = buffer.len().min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
         if len == 0 && !buffer.is_empty() {
@@ -299,7 +299,7 @@ mod tests {
             for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
                 let taken = Rc::new(Cell::new(0));
                 let endless = before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
-                let error = parse(Counted { inner: endless, read: Rc::clone(&taken) }, Bytes::MAX).unwrap_err();
+                let error = parse(CountingReader { inner: endless, read: Rc::clone(&taken) }, Bytes::MAX).unwrap_err();
                 assert!(format!("{error:#}").contains("a header of more than 1.05 MB"), "{}: {error:#}", kind as char);
                 assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
             }

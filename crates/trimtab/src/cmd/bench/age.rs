@@ -1,7 +1,7 @@
 //! `trimtab bench age [TARGET]`.
 
-use super::{AgainstArgs, ModelArgs};
-use crate::bench::age::Request;
+use super::{ModelArgs, SecondTargetArgs};
+use crate::bench::age::AgeRequest;
 use crate::cmd::options::SafetyArgs;
 use trimtab_drive::units::{Bytes, Nanos};
 
@@ -17,7 +17,7 @@ Examples:
   trimtab bench age --total 1TB /mnt/ssd     ten rounds of 100 GB, as published
   trimtab bench age --total 2GB --rounds 4 .
   trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, without wear")]
-pub struct Args {
+pub struct BenchAgeArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
@@ -44,17 +44,17 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    pub(super) against: AgainstArgs,
+    pub(super) against: SecondTargetArgs,
     #[command(flatten)]
     safety: SafetyArgs,
     #[command(flatten)]
     model: ModelArgs,
 }
 
-impl Args {
+impl BenchAgeArgs {
     /// The benchmark that these arguments describe.
-    pub fn request(self) -> Request {
-        Request {
+    pub fn request(self) -> AgeRequest {
+        AgeRequest {
             target: self.target,
             total: self.total,
             rounds: self.rounds,

@@ -1,7 +1,7 @@
 //! `trimtab bench crystal [TARGET]`.
 
-use super::AgainstArgs;
-use crate::bench::crystal::{Earlier, Request};
+use super::SecondTargetArgs;
+use crate::bench::crystal::{CrystalRequest, EarlierRoundsMode};
 use crate::cmd::options::{Choice, DestroyArgs, SafetyArgs};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
@@ -30,7 +30,7 @@ Examples:
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB --resume
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
-pub struct Args {
+pub struct BenchCrystalArgs {
     /// Measure on a directory, on a file or block device (with --destroy), on a modelled drive
     /// (drive:NAME), or on null: for the tool's own cost.
     #[arg(default_value = ".")]
@@ -88,7 +88,7 @@ pub struct Args {
     #[command(flatten)]
     rounds: RoundsArgs,
     #[command(flatten)]
-    pub(super) against: AgainstArgs,
+    pub(super) against: SecondTargetArgs,
     #[command(flatten)]
     safety: SafetyArgs,
     #[command(flatten)]
@@ -120,10 +120,10 @@ fn parse_profile(text: &str) -> Result<Profile, String> {
     text.parse().map_err(|_| "the profiles are cdm8, cdm3 and nvme".to_owned())
 }
 
-impl Args {
+impl BenchCrystalArgs {
     /// The benchmark that these arguments describe.
-    pub fn request(self) -> Request {
-        Request {
+    pub fn request(self) -> CrystalRequest {
+        CrystalRequest {
             target: self.target,
             profile: self.profile,
             size: self.size,
@@ -142,9 +142,9 @@ impl Args {
             replace: self.force,
             until_written: self.rounds.loop_until_written,
             earlier: match (self.rounds.resume, self.rounds.restart) {
-                (true, _) => Earlier::Resume,
-                (false, true) => Earlier::Discard,
-                (false, false) => Earlier::Refuse,
+                (true, _) => EarlierRoundsMode::Resume,
+                (false, true) => EarlierRoundsMode::Discard,
+                (false, false) => EarlierRoundsMode::Refuse,
             },
             reserve: self.safety.reserve,
             destroy: self.destroy.named(),

@@ -1,7 +1,7 @@
 //! `trimtab bench nfs [TARGET]`.
 
-use super::AgainstArgs;
-use crate::bench::nfs::Request;
+use super::SecondTargetArgs;
+use crate::bench::nfs::NfsRequest;
 use crate::cmd::options::SafetyArgs;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -19,7 +19,7 @@ Examples:
   trimtab bench nfs /mnt/ssd
   trimtab bench nfs --peak 2000 --seconds 30 --repeats 3 /mnt/ssd
   trimtab bench nfs --files 2000 --points 5 --seconds 2 --warm-up 1 .")]
-pub struct Args {
+pub struct BenchNfsArgs {
     /// Measure on this directory, or on null: for the tool's own cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    pub(super) against: AgainstArgs,
+    pub(super) against: SecondTargetArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -67,10 +67,10 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-impl Args {
+impl BenchNfsArgs {
     /// The benchmark that these arguments describe.
-    pub fn request(self) -> Request {
-        Request {
+    pub fn request(self) -> NfsRequest {
+        NfsRequest {
             target: self.target,
             peak: self.peak,
             points: self.points,

@@ -1,7 +1,7 @@
 //! `trimtab bench postmark [TARGET]`.
 
-use super::{AgainstArgs, ModelArgs};
-use crate::bench::small_files::Request;
+use super::{ModelArgs, SecondTargetArgs};
+use crate::bench::small_files::PostmarkBenchRequest;
 use crate::cmd::options::{Choice, SafetyArgs};
 use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
 use trimtab_drive::units::Bytes;
@@ -20,7 +20,7 @@ Examples:
   trimtab bench postmark --fsync close --threads 4 /mnt/ssd
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
-pub struct Args {
+pub struct BenchPostmarkArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    pub(super) against: AgainstArgs,
+    pub(super) against: SecondTargetArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -121,10 +121,10 @@ fn block(text: &str) -> Result<u32, String> {
     u32::try_from(bytes.0).map_err(|_| format!("{text} is more than 4 GiB"))
 }
 
-impl Args {
+impl BenchPostmarkArgs {
     /// The benchmark that these arguments describe.
-    pub fn request(self) -> Request {
-        Request {
+    pub fn request(self) -> PostmarkBenchRequest {
+        PostmarkBenchRequest {
             target: self.target,
             tries: self.tries,
             threads: self.workload.threads,

@@ -1,7 +1,7 @@
 //! `trimtab bench tree [TARGET]`.
 
-use super::{AgainstArgs, ModelArgs};
-use crate::bench::tree::{Request, SourceRequest};
+use super::{ModelArgs, SecondTargetArgs};
+use crate::bench::tree::{SourceRequest, TreeRequest};
 use crate::cmd::options::SafetyArgs;
 use crate::store::Reference;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ Examples:
   trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
   trimtab bench tree --files 3670 --size 49MB .
   mount -o remount,discard /mnt/ssd && trimtab bench tree --baseline last /mnt/ssd")]
-pub struct Args {
+pub struct BenchTreeArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    pub(super) against: AgainstArgs,
+    pub(super) against: SecondTargetArgs,
     #[command(flatten)]
     safety: SafetyArgs,
 }
@@ -69,10 +69,10 @@ impl SourceArgs {
     }
 }
 
-impl Args {
+impl BenchTreeArgs {
     /// The benchmark that these arguments describe.
-    pub fn request(self) -> Request {
-        Request {
+    pub fn request(self) -> TreeRequest {
+        TreeRequest {
             target: self.target,
             tries: self.tries,
             baseline: self.baseline,

@@ -1,6 +1,6 @@
 //! `trimtab doctor PATH --fix` and `trimtab doctor --undo`.
 
-use super::{Args, exit_code, no_character_device};
+use super::{DoctorArgs, exit_code, no_character_device};
 use crate::mend::{self, guided};
 use crate::report::mended;
 use anyhow::{Context as _, ensure};
@@ -14,7 +14,7 @@ use trimtab_linux::session::safety::consent;
 use trimtab_linux::sys::interrupt;
 
 /// Applies fixes, proves and prints the result, and exits with the final verdict.
-pub fn fix(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn fix(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let [path] = args.paths.as_slice() else {
         return Err(UsageError::new("--fix mends one path at a time").hint("give one mount point, directory or device").into());
     };
@@ -38,19 +38,19 @@ pub fn fix(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct Undone {
+struct UndoOutput {
     subject: String,
     dry_run: bool,
     steps: Vec<String>,
 }
 
 /// Undoes the last run of fixes.
-pub fn undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn undo(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     ensure!(rustix::process::geteuid().is_root(), "--undo needs root: run with sudo");
     interrupt::install().context("cannot catch signals")?;
     interrupt::must_finish();
     let taken = mend::take_back(args.dry_run, &|said| context.remark(said))?;
-    let report = Undone { subject: taken.subject, dry_run: args.dry_run, steps: taken.lines };
+    let report = UndoOutput { subject: taken.subject, dry_run: args.dry_run, steps: taken.lines };
     context.report("doctor-undo", 1, &report, || {
         let mut text = prose(&format!("{}:", report.subject));
         report.steps.iter().for_each(|step| text += &prose(step));

@@ -17,9 +17,9 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::privileges;
 use trimtab_vssd::faults::{Fault, GRAMMAR};
 use trimtab_vssd::pace::Speed;
-use trimtab_vssd::runtime::{Record, check_id};
-use trimtab_vssd::server::{Options, Server};
-use trimtab_vssd::transport::{Transport, Wanted};
+use trimtab_vssd::runtime::{ServerRecord, check_id};
+use trimtab_vssd::server::{AttachOptions, Server};
+use trimtab_vssd::transport::{Transport, TransportChoice};
 use trimtab_vssd::ublk;
 
 const EXAMPLES: &str = "\
@@ -36,7 +36,7 @@ reply waits for its modelled latency, processors are kept out of deep sleep (/de
 /// Arguments of `trimtab drive attach`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\nFaults:\n{GRAMMAR}"))]
-pub struct Args {
+pub struct DriveAttachArgs {
     /// Attach this drive: a shipped drive, or the path of a specification file.
     drive: String,
     /// Use another capacity with the same over-provisioning.
@@ -60,7 +60,7 @@ pub struct Args {
     speed: Speed,
     /// Provide the block device this way.
     #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|device")]
-    transport: Choice<Wanted>,
+    transport: Choice<TransportChoice>,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive
     /// file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
@@ -90,7 +90,7 @@ pub struct Args {
     background_child: bool,
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveAttachArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.background_child {
         return start_in_background(context);
     }
@@ -115,9 +115,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &Args) -> anyhow::Result<Options> {
+fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
-    if without_root && !(matches!(args.transport.0, Wanted::Best | Wanted::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
+    if without_root
+        && !(matches!(args.transport.0, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users())
+    {
         return Err(UsageError::new("a block device can only be attached by root")
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
             .into());
@@ -126,14 +128,14 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         check_id(id)?;
     }
     let spec = model::sized(drives::load(&args.drive)?.spec, args.size)?;
-    Ok(Options {
+    Ok(AttachOptions {
         id: args.id.clone(),
         spec,
         speed: args.speed,
         data: args.data.clone(),
         adopt: args.adopt,
         recover: args.recover,
-        block: (!args.no_block).then_some(if without_root { Wanted::Only(Transport::Ublk) } else { args.transport.0 }),
+        block: (!args.no_block).then_some(if without_root { TransportChoice::Only(Transport::Ublk) } else { args.transport.0 }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),
@@ -143,7 +145,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 }
 
 /// Capabilities that the server keeps. They bound the damage if it is taken over.
-fn kept(options: &Options) -> CapabilitySet {
+fn kept(options: &AttachOptions) -> CapabilitySet {
     // Read and write the data file and its state in another user's directory, and check that no
     // other process has it open.
     let data = if options.data.is_some() || options.record.is_some() {
@@ -187,7 +189,7 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
         let code = child.wait().ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
         return Ok(code.filter(|code| *code != 0).map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    let record: Record = serde_json::from_str(&line).context("the server's reply could not be understood")?;
+    let record: ServerRecord = serde_json::from_str(&line).context("the server's reply could not be understood")?;
     report(&record, context)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -210,7 +212,7 @@ fn hand_over(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(record: &Record, context: &Context) -> anyhow::Result<()> {
+fn report(record: &ServerRecord, context: &Context) -> anyhow::Result<()> {
     let text = || record.device.iter().chain(&record.nbd).map(|path| format!("{}\n", path.display())).collect();
     context.report("drive-attach", 1, record, text)
 }

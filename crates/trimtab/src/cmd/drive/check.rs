@@ -1,7 +1,7 @@
 //! `trimtab drive check`.
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::twin::check::{self, MEMBERS, Request};
+use crate::twin::check::{self, MEMBERS, TwinCheckRequest};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::Nanos;
@@ -20,7 +20,7 @@ Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive check ./twin.toml drive:sata-tlc-500gb
   trimtab drive check ./twin.toml /mnt/ssd")]
-pub struct Args {
+pub struct DriveCheckArgs {
     /// The file of a twin, as written by 'drive learn'.
     twin: String,
     /// The drive of the twin: a directory or a large file on it (only read), the device itself,
@@ -49,8 +49,8 @@ pub struct Args {
     destroy: DestroyArgs,
 }
 
-pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let request = Request {
+pub fn run(args: DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let request = TwinCheckRequest {
         twin: args.twin,
         target: args.target,
         predictions: args.predictions,

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{ControlCommand, Client};
-use trimtab_vssd::runtime::{self, Entry, Record, Runtime, State};
+use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState, ServerRecord};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +16,7 @@ Examples:
 /// Arguments of `trimtab drive detach`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DriveDetachArgs {
     /// Detach this drive, by id or block device. Optional if only one is attached.
     #[arg(value_name = "DRIVE", conflicts_with = "all")]
     drive: Option<String>,
@@ -28,16 +28,16 @@ pub struct Args {
     force: bool,
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::open()?;
     let entries = if args.all { runtime.entries()? } else { vec![runtime.find(args.drive.as_deref())?] };
     let mut detached = Vec::new();
     let mut failed = None;
     for entry in entries {
         let result = match &entry.state {
-            State::Running(record) => ask_server(&entry, record, args.force),
-            State::Dead(_) => runtime::remove_remains(&entry, args.force).map(|()| None),
-            State::Starting => Err(anyhow::anyhow!("its server is still starting")),
+            RuntimeState::Running(record) => ask_server(&entry, record, args.force),
+            RuntimeState::Dead(_) => runtime::remove_remains(&entry, args.force).map(|()| None),
+            RuntimeState::Starting => Err(anyhow::anyhow!("its server is still starting")),
         };
         match result {
             Ok(problem) => {
@@ -57,8 +57,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// Asks the server to detach, and waits until it has ended, so that its data file can be used
 /// again. Returns data that could not be kept.
-fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<Option<String>> {
-    let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
+fn ask_server(entry: &RuntimeEntry, record: &ServerRecord, force: bool) -> anyhow::Result<Option<String>> {
+    let asked =
+        Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
         Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),

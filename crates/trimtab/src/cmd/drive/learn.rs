@@ -2,7 +2,7 @@
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::twin::learn::limit::WriteLimit;
-use crate::twin::learn::{self, Request};
+use crate::twin::learn::{self, TwinLearnRequest};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::Nanos;
@@ -26,7 +26,7 @@ A real drive is probed in three rounds to measure the scatter. Rounds disturbed 
 filesystem. --budget full writes two and a half times the free space outside the reserve (with --destroy, the whole device). It does so once, over \
 hours. A modelled drive is probed in virtual time. The probes use only what any drive reports (its capacity, queue and TRIM limits), not its \
 specification. For --budget full, the model is scaled down with the same proportions.")]
-pub struct Args {
+pub struct DriveLearnArgs {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
     /// (drive:NAME, drive:FILE.toml).
     pub(super) target: String,
@@ -75,8 +75,8 @@ enum BudgetArg {
     Full,
 }
 
-pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let request = Request {
+pub fn run(args: DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let request = TwinLearnRequest {
         target: args.target,
         budget: match args.budget {
             BudgetArg::Reads => Budget::Reads,

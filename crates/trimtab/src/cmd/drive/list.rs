@@ -12,7 +12,7 @@ use trimtab_linux::output::{self, Context};
 use trimtab_study::document::{NarrowLayout, Table};
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct DriveListEntry<'a> {
     name: &'a str,
     description: &'a str,
     capacity_bytes: u64,
@@ -72,11 +72,11 @@ fn hidden(twin: &Twin, before: &[Twin]) -> Option<String> {
     Some(format!("{}: drive:{} is {other}; use the path for this one", twin.file.display(), twin.name))
 }
 
-fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
+fn entries(drives: &[Drive]) -> Vec<DriveListEntry<'_>> {
     let entry = |drive| {
         let Drive { spec, sources, .. }: &Drive = drive;
         let of = |kind| sources.values().filter(|source| source.kind == kind).count();
-        Entry {
+        DriveListEntry {
             name: &spec.name,
             description: &spec.description,
             capacity_bytes: spec.capacity_bytes,
@@ -91,7 +91,7 @@ fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
 }
 
 /// Drives of published rates; their names describe them.
-fn of_rates(entries: &[Entry<'_>]) -> String {
+fn of_rates(entries: &[DriveListEntry<'_>]) -> String {
     let mut table = Table::new("", &["drive", "capacity"]).when_narrow(NarrowLayout::Records);
     for entry in entries {
         table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string()]);
@@ -112,7 +112,8 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         1,
         &json!({ "drives": entries, "data_center": data_center, "measured": measured, "twins": twins, "notes": odd }),
         || {
-            let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
+            let mut table =
+                Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
             for entry in entries.iter().chain(&data_center) {
                 let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
                 table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{ControlCommand, Client};
-use trimtab_vssd::runtime::{Runtime, State};
+use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::runtime::{Runtime, RuntimeState};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +16,7 @@ Examples:
 /// Arguments of `trimtab drive power`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DrivePowerArgs {
     /// Id or block device of the drive.
     #[arg(value_name = "DRIVE")]
     drive: String,
@@ -37,9 +37,9 @@ enum Power {
     On,
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DrivePowerArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let entry = Runtime::open()?.find(Some(&args.drive))?;
-    let State::Running(_) = entry.state else { anyhow::bail!("{} has no running server", entry.id) };
+    let RuntimeState::Running(_) = entry.state else { anyhow::bail!("{} has no running server", entry.id) };
     let on = matches!(args.power, Power::On);
     if on && args.within.is_some() {
         return Err(UsageError::new("--within only applies to 'cut'").into());

@@ -1,7 +1,7 @@
 //! `trimtab drive replay`.
 
 use crate::cmd::options::{ReadingArgs, TimingArgs};
-use crate::drives::replay::{Request, Trim};
+use crate::drives::replay::{ReplayRequest, TrimSource};
 use crate::drives::{self, replay};
 use crate::report::layout::on_screen;
 use crate::store;
@@ -15,7 +15,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::simulate::replay::ReplayOutcome;
 use trimtab_study::document::Table;
-use trimtab_vssd::status::ByKind;
+use trimtab_vssd::status::RequestsByKind;
 use trimtab_vssd::trace::timing;
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,7 @@ Each policy's replay is kept as a run: trimtab results compare last~1 last, trim
 /// Arguments of `trimtab drive replay`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DriveReplayArgs {
     /// Replay this recording of 'trimtab drive attach --record', or text trace (see --format).
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
@@ -45,7 +45,7 @@ pub struct Args {
     /// Replay under this policy: recorded, none, online, batched, adaptive or idle, with settings
     /// as in 'batched:every=1h'. Repeat for more.
     #[arg(long = "trim", value_name = "POLICY", default_value = "recorded")]
-    policies: Vec<Trim>,
+    policies: Vec<TrimSource>,
     /// Write this percentage of the drive once, in order, before the replay.
     #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     fill: u64,
@@ -62,9 +62,9 @@ pub struct Args {
     seed: u64,
 }
 
-impl Args {
-    fn resolve(&self) -> Request {
-        Request {
+impl DriveReplayArgs {
+    fn resolve(&self) -> ReplayRequest {
+        ReplayRequest {
             trace: self.trace.clone(),
             drive: self.drive.clone(),
             size: self.size,
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveReplayArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     store::check(context)?;
     let request = args.resolve();
@@ -102,7 +102,7 @@ fn as_json(trim: &str, outcome: &ReplayOutcome) -> serde_json::Value {
     json!({
         "trim": trim,
         "took_ns": outcome.took.0,
-        "requests": ByKind::from(&outcome.counts),
+        "requests": RequestsByKind::from(&outcome.counts),
         "waf": outcome.waf,
         "discards": outcome.account.discards,
         "never_told_bytes": outcome.account.never_told.0,

@@ -17,7 +17,7 @@ use trimtab_study::document::{NarrowLayout, Table};
 #[command(
     after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
 )]
-pub struct Args {
+pub struct DriveShowArgs {
     /// Show this drive: a shipped drive, a twin by its name, or the path of a specification file.
     drive: String,
     /// Print the file itself, as a template for your own specification.
@@ -25,7 +25,7 @@ pub struct Args {
     toml: bool,
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveShowArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if args.toml {
         // Only valid specifications are printed: a name may lead to any file.
         drives::load(&args.drive)?;

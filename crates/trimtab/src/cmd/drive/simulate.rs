@@ -2,8 +2,8 @@
 
 use crate::cmd::options::{ReadingArgs, TimingArgs};
 use crate::drives::simulate::loops::Loops;
-use crate::drives::simulate::traced::Traced;
-use crate::drives::simulate::{self, Addresses, Amount, Load, Plan, Watcher};
+use crate::drives::simulate::traced::TraceInput;
+use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan, Watcher};
 use crate::drives::{self, Drive, crew};
 use crate::report;
 use crate::store;
@@ -54,7 +54,7 @@ Examples:
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
-pub struct Args {
+pub struct DriveSimulateArgs {
     /// Simulate this drive: a shipped drive or a specification file. Repeat to compare several.
     #[arg(long = "drive", required = true, value_name = "NAME|FILE")]
     drives: Vec<String>,
@@ -93,7 +93,7 @@ struct AddressArgs {
     /// Use operations of this size, or of several sizes with weights: 4KiB:70,64KiB:30 [default:
     /// 4KiB].
     #[arg(long, value_name = "SIZE[:WEIGHT],…")]
-    size: Option<Sizes>,
+    size: Option<RequestSizes>,
     /// Percentage of reads [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     reads: Option<u8>,
@@ -173,9 +173,9 @@ impl FromStr for WorkloadSpec {
 }
 
 #[derive(Debug, Clone)]
-struct Sizes(Vec<(u32, u32)>);
+struct RequestSizes(Vec<(u32, u32)>);
 
-impl FromStr for Sizes {
+impl FromStr for RequestSizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -201,18 +201,18 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Simulates each drive, keeps the runs and prints the report.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let plan = plan(args)?;
     let loaded: Vec<Drive> = args.drives.iter().map(|name| drives::load(name)).collect::<anyhow::Result<_>>()?;
     let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
     let specs: Vec<(String, DriveSpec)> =
         args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
-    if let Load::Trace(trace) = &plan.load {
+    if let DriveLoad::Trace(trace) = &plan.load {
         timing::check(trace.timing, &trace.path, &trace.reading)?;
         args.trace.reading.announce(&trace.path, context)?;
     }
-    if let Load::Synthetic(addresses) = &plan.load {
+    if let DriveLoad::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
             let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
@@ -228,7 +228,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
     }
     let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
-    let bar = Mutex::new(Shared { bar: Progress::new(context, "simulate", ProgressUnit::Bytes, total), written: 0 });
+    let bar = Mutex::new(SimulationProgress { bar: Progress::new(context, "simulate", ProgressUnit::Bytes, total), written: 0 });
     let results: Vec<anyhow::Result<(Run, RunEnd)>> =
         crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }));
     drop(bar);
@@ -251,7 +251,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn plan(args: &Args) -> anyhow::Result<Plan> {
+fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
     let given = &args.addresses;
     let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
     let others = shares || given.size.is_some() || given.queue_depth.is_some();
@@ -264,7 +264,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop only apply to --workload trace:FILE").into());
     }
     let load = match &args.workload.kind {
-        WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
+        WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern: *pattern,
             mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
             trims_of: match given.trims_of {
@@ -276,29 +276,29 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
         WorkloadKind::Trace(path) => {
-            Load::Trace(Traced { path: path.clone(), reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
+            DriveLoad::Trace(TraceInput { path: path.clone(), reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
         }
-        WorkloadKind::Crystal(loops) => Load::Crystal(loops.clone()),
+        WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops.clone()),
     };
-    let addresses = matches!(load, Load::Synthetic(_));
-    Ok(Plan {
+    let addresses = matches!(load, DriveLoad::Synthetic(_));
+    Ok(DriveSimulationPlan {
         name: args.workload.text.clone(),
         data: args.data,
         fill_permille: (args.fill.unwrap_or(if addresses { 100.0 } else { 0.0 }) * 10.0).round() as u32,
-        until_written: args.until_written.or(if matches!(load, Load::Trace(_)) { None } else { Some(Amount::Capacities(3.0)) }),
-        trim: args.trim.or(if matches!(load, Load::Crystal(_)) { Some(PolicySpec::None) } else { None }),
+        until_written: args.until_written.or(if matches!(load, DriveLoad::Trace(_)) { None } else { Some(Amount::Capacities(3.0)) }),
+        trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) { Some(PolicySpec::None) } else { None }),
         seed: args.seed,
         load,
     })
 }
 
-struct Shared {
+struct SimulationProgress {
     bar: Progress,
     written: u64,
 }
 
 struct Reporter<'a> {
-    shared: &'a Mutex<Shared>,
+    shared: &'a Mutex<SimulationProgress>,
     last: u64,
 }
 
@@ -354,9 +354,9 @@ mod tests {
         assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
         assert!(kind("rondom").unwrap_err().contains("use sequential"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
-        assert_eq!("4KiB:70,64KiB:30".parse::<Sizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
+        assert_eq!("4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
         for wrong in ["", "0", "4KiB:x", "8TB"] {
-            assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RequestSizes>().is_err(), "{wrong}");
         }
         assert!(percent("0").is_err() && percent("101").is_err() && percent("12.5%") == Ok(12.5));
     }

@@ -4,8 +4,8 @@ use crate::report::virtual_ssd;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::{self, Context};
-use trimtab_vssd::control::{ControlCommand, Client};
-use trimtab_vssd::runtime::{self, Entry, Runtime, State};
+use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState};
 use trimtab_vssd::status::Status;
 
 const EXAMPLES: &str = "\
@@ -20,25 +20,25 @@ Without a terminal, 'drive watch' prints the status once.";
 /// Arguments of `trimtab drive status` and `trimtab drive watch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DriveStatusArgs {
     /// Show this drive, by id or block device [default: all].
     #[arg(value_name = "DRIVE")]
     drive: Option<String>,
 }
 
 /// Status of the attached drives, and remarks about those whose server does not answer.
-struct Report {
+struct DriveStatusReport {
     drives: Vec<Status>,
     remarks: Vec<String>,
 }
 
-impl Report {
+impl DriveStatusReport {
     fn in_words(&self) -> String {
         if self.drives.is_empty() { "no drive is attached\n".to_owned() } else { self.drives.iter().map(virtual_ssd::render).collect() }
     }
 }
 
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
     context.report("drive-status", 1, &serde_json::json!({ "drives": &report.drives }), || report.in_words())?;
@@ -46,7 +46,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Redraws the status each second until the user interrupts it. Without a terminal, prints it once.
-pub fn watch(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn watch(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if context.json || !output::is_on_terminal() {
         return run(args, context);
     }
@@ -57,32 +57,32 @@ pub fn watch(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn ask(args: &Args) -> anyhow::Result<Report> {
+fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
     let runtime = Runtime::open()?;
     let entries = match &args.drive {
         Some(drive) => vec![runtime.find(Some(drive))?],
         None => runtime.entries()?,
     };
-    let mut report = Report { drives: Vec::new(), remarks: Vec::new() };
+    let mut report = DriveStatusReport { drives: Vec::new(), remarks: Vec::new() };
     for entry in &entries {
         match &entry.state {
-            State::Running(record) => match status_of(entry) {
+            RuntimeState::Running(record) => match status_of(entry) {
                 Ok(status) => report.drives.push(status),
                 // A server that is ending takes a moment.
                 Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
                 Err(_) => report.remarks.push(crashed(entry)),
             },
-            State::Starting => report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id)),
-            State::Dead(_) => report.remarks.push(crashed(entry)),
+            RuntimeState::Starting => report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id)),
+            RuntimeState::Dead(_) => report.remarks.push(crashed(entry)),
         }
     }
     Ok(report)
 }
 
-fn crashed(entry: &Entry) -> String {
+fn crashed(entry: &RuntimeEntry) -> String {
     format!("trimtab: {0}: its server has crashed; run 'trimtab drive detach {0}' to clean up", entry.id)
 }
 
-fn status_of(entry: &Entry) -> anyhow::Result<Status> {
+fn status_of(entry: &RuntimeEntry) -> anyhow::Result<Status> {
     Client::connect(&entry.home.control())?.ask(&ControlCommand::Status)
 }

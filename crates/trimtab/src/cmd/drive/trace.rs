@@ -1,7 +1,7 @@
 //! `trimtab drive trace`.
 
 use crate::cmd::options::ReadingArgs;
-use crate::report::file::{self, Place};
+use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_study::document::Table;
-use trimtab_vssd::trace::{ExportFormat, TraceOpKind, Source, export};
+use trimtab_vssd::trace::{ExportFormat, TraceOpKind, TraceSource, export};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
 /// Arguments of `trimtab drive trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct DriveTraceArgs {
     /// Read this recording of 'trimtab drive attach --record', or text trace (see --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -60,14 +60,14 @@ struct Summary {
 }
 
 /// Summarises a trace, or prints it in another format.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut source = Source::open(&args.file, &args.reading.reading())?;
+pub fn run(args: &DriveTraceArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut source = TraceSource::open(&args.file, &args.reading.reading())?;
     if let Some(format) = args.to {
         args.reading.announce(&args.file, context)?;
         match &args.output {
             Some(path) => {
                 let mut failed = None;
-                let place = if args.force { Place::Replace } else { Place::New };
+                let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
                 let written = file::write_with(path, place, |file| {
                     let mut out = BufWriter::new(file);
                     match export(&mut source, format, &mut out) {
@@ -98,7 +98,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn summed(source: &mut Source) -> anyhow::Result<Summary> {
+fn summed(source: &mut TraceSource) -> anyhow::Result<Summary> {
     let mut summary = Summary {
         format: source.format().map(|format| format.to_string()),
         drive: source.header().map(|header| header.drive.clone()),

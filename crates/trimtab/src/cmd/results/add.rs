@@ -22,7 +22,7 @@ Examples:
   trimtab results add --name 'Intel 320, noatime' --workload postmark --policy online \\
     --metric total_s=39 --setting files=10000
   trimtab results add --name X --workload tree --metric 'delete+sync=40.6,40.9,41.2 s'")]
-pub struct Args {
+pub struct ResultsAddArgs {
     /// The measured drive or system.
     #[arg(long, value_name = "TEXT")]
     name: String,
@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsAddArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let fields = |pairs: &[(String, String)]| pairs.iter().map(|(k, v)| Field::new(k, v)).collect();
     let mut metrics = Vec::new();
     for text in &args.metrics {

@@ -1,8 +1,8 @@
 //! `trimtab results compare`.
 
-use super::Kept;
+use super::StoredStudy;
 use super::form::{Form, FormArgs};
-use crate::report::terse::{Terse, number};
+use crate::report::terse::{TsvTable, number};
 use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
@@ -33,7 +33,7 @@ Examples:
   trimtab results compare 0c4e5df9 last --fail-above 5% --metric delete+sync.seconds
   trimtab results compare last~1 last --as markdown
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
-pub struct Args {
+pub struct ResultsCompareArgs {
     /// The baseline and the runs to compare with it: first digits of an id, several joined by +;
     /// study:ID; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
@@ -81,7 +81,7 @@ fn allowance(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     let options = ComparisonOptions {
@@ -124,7 +124,11 @@ pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
 }
 
 /// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not proved.
-fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a ComparisonRow)>, context: &Context) -> anyhow::Result<ExitCode> {
+fn gate<'a>(
+    args: &ResultsCompareArgs,
+    rows: impl Iterator<Item = (String, &'a ComparisonRow)>,
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
     let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
     let missing: Vec<&str> =
@@ -167,7 +171,7 @@ fn worse_by(row: &ComparisonRow) -> Option<f64> {
 
 /// One row per figure and latency of each side.
 fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a BaselineComparison)>) -> String {
-    let mut terse = Terse::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
+    let mut terse = TsvTable::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
     for (side, against) in others {
         for row in against.figures.iter().chain(&against.latencies) {
             let c = &row.comparison;
@@ -190,7 +194,7 @@ fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a BaselineComparison)>) ->
 
 /// The studies, if every side is one study. Pooling the dissimilar runs of a study would be
 /// meaningless.
-fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<Kept>>> {
+fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<StoredStudy>>> {
     let mut studies = Vec::new();
     for References(side) in sides {
         for reference in side {
@@ -209,10 +213,10 @@ fn joined(runs: &[(RunId, Run)]) -> String {
     runs.iter().map(|(id, _)| id.short()).collect::<Vec<_>>().join("+")
 }
 
-type Labelled = (String, Vec<(RunId, Run)>);
+type LabelledRuns = (String, Vec<(RunId, Run)>);
 
 /// Loads the sides with their labels.
-fn load(store: &Store, sides: &[References]) -> anyhow::Result<Vec<Labelled>> {
+fn load(store: &Store, sides: &[References]) -> anyhow::Result<Vec<LabelledRuns>> {
     sides.iter().enumerate().map(|(i, references)| Ok((label(i), super::load(store, &references.0)?))).collect()
 }
 

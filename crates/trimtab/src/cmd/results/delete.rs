@@ -13,7 +13,7 @@ Examples:
   trimtab results delete last
   trimtab results delete 0c4e5df9 bd7f9406
   trimtab results delete study:last")]
-pub struct Args {
+pub struct ResultsDeleteArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID for a whole study.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
@@ -21,12 +21,12 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Deleted {
+struct DeletionOutput {
     deleted: Vec<String>,
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsDeleteArgs, context: &Context) -> anyhow::Result<ExitCode> {
     drop(super::open(context)?);
     let mut store = store::open_to_write(context)?;
     let mut ids = Vec::new();
@@ -42,7 +42,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     // A study without runs is deleted, too.
     store.delete(&ids)?;
-    let deleted = Deleted { deleted: ids.iter().map(ToString::to_string).collect() };
+    let deleted = DeletionOutput { deleted: ids.iter().map(ToString::to_string).collect() };
     context.report("runs-deleted", 1, &deleted, || lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `trimtab results export`.
 
 use crate::report::cdm;
-use crate::report::file::{self, Place};
+use crate::report::file::{self, OverwriteMode};
 use crate::store::shape::csv;
 use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::store::shape::run::VERSION;
@@ -26,14 +26,14 @@ Examples:
   trimtab results export --format csv --output figures.csv
   trimtab results export --series last > series.csv           time series: a row for each point
   trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
-pub struct Args {
+pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID [default: all]
     #[arg(value_name = "RUN", value_parser = super::reference)]
     runs: Vec<Reference>,
     /// The format.
-    #[arg(long, value_enum, default_value_t = Format::Json)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ResultFormat::Json)]
+    format: ResultFormat,
     /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis,
     /// x, unit, y; x in ns since the run began, or in bytes written.
     #[arg(long, conflicts_with = "format")]
@@ -47,7 +47,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ResultFormat {
     /// The complete run.
     Json,
     /// Figures, settings and environment.
@@ -56,7 +56,7 @@ enum Format {
     Cdm,
 }
 
-impl Format {
+impl ResultFormat {
     const fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -67,14 +67,14 @@ impl Format {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if args.series && context.json {
         return Err(UsageError::new("--json and --series exclude each other").hint("the JSON of a run holds its series").into());
     }
-    if args.format != Format::Json && context.json {
+    if args.format != ResultFormat::Json && context.json {
         return Err(UsageError::new(format!("--json and --format {} exclude each other", args.format.name())).into());
     }
-    if args.format == Format::Cdm && args.runs.is_empty() {
+    if args.format == ResultFormat::Cdm && args.runs.is_empty() {
         return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
     }
     if let Some(path) = &args.output {
@@ -90,17 +90,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
         _ if args.series => csv::series(&runs),
-        Format::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
-        Format::Csv => csv::write(&runs),
-        Format::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
+        ResultFormat::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
+        ResultFormat::Csv => csv::write(&runs),
+        ResultFormat::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
     };
     match &args.output {
         None => trimtab_linux::output::write_stdout(text.as_bytes())?,
         Some(path) => {
-            let place = if args.force { Place::Replace } else { Place::New };
+            let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
             file::write(path, text.as_bytes(), place)?;
             let without = match args.format {
-                Format::Csv if !args.series => runs.iter().filter(|run| run.metrics.is_empty()).count(),
+                ResultFormat::Csv if !args.series => runs.iter().filter(|run| run.metrics.is_empty()).count(),
                 _ => 0,
             };
             let left_out = if without > 0 { format!("; {without} without a figure have no row") } else { String::new() };

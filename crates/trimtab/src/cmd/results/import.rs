@@ -22,20 +22,20 @@ Examples:
   trimtab results import all.json
   ssh server trimtab results export | trimtab results import -
   trimtab results import published.csv")]
-pub struct Args {
+pub struct ResultsImportArgs {
     /// Files, or - for standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
-struct Imported {
+struct ImportOutput {
     imported: Vec<String>,
     there_already: Vec<String>,
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut results = Results::default();
     for path in &args.files {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
@@ -57,7 +57,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         store.save_study(study)?;
     }
     let ids = |new| saved.iter().filter(|s| s.new == new).map(|s| s.id.to_string()).collect();
-    let imported = Imported { imported: ids(true), there_already: ids(false) };
+    let imported = ImportOutput { imported: ids(true), there_already: ids(false) };
     context.report("runs-imported", 1, &imported, || {
         let there =
             if imported.there_already.is_empty() { String::new() } else { format!("; {} there already", imported.there_already.len()) };

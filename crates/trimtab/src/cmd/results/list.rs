@@ -6,7 +6,7 @@ use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::instant;
 use crate::report::stored_runs::{table, terse};
-use crate::report::terse::Terse;
+use crate::report::terse::TsvTable;
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ Examples:
   trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
   trimtab results list | cut -f 1,12,14,17                id, figure, mean and options of each
   trimtab results list --json | jq -r '.runs[].id'")]
-pub struct Args {
+pub struct ResultsListArgs {
     /// Only of this workload.
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
@@ -60,7 +60,7 @@ struct List<'a> {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     if args.studies {
         return studies(args, form, context);
@@ -112,7 +112,7 @@ struct StudyRow {
 }
 
 /// Lists studies instead of runs.
-fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCode> {
+fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     if let Some(store) = store::open_to_read(context)? {
         for (id, record) in store.studies()? {
@@ -159,7 +159,7 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
 }
 
 fn terse_studies(list: &Studies) -> String {
-    let mut terse = Terse::new(&["id", "began", "target", "runs", "policies", "complete"]);
+    let mut terse = TsvTable::new(&["id", "began", "target", "runs", "policies", "complete"]);
     for study in &list.studies {
         terse.row([
             study.id.to_string(),

@@ -1,9 +1,9 @@
 //! `trimtab results report`.
 
-use super::Kept;
+use super::StoredStudy;
 use crate::report;
-use crate::report::file::Place;
-use crate::report::study::study_comparison::{self, Named};
+use crate::report::file::OverwriteMode;
+use crate::report::study::study_comparison::{self, LabelledStudy};
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ Examples:
   trimtab results report last~1 last --output both.html       ratio, interval and verdict, and pictures with both in one
   trimtab results report study:last~1 study:last       two studies: what each recommends, run by run, in the same pictures
   trimtab results report 0c4e5df9 --output - | less")]
-pub struct Args {
+pub struct ResultsReportArgs {
     /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
@@ -38,10 +38,10 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let found: Vec<Option<Kept>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
-    let studies: Vec<Kept> = found.into_iter().flatten().collect();
+    let found: Vec<Option<StoredStudy>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
+    let studies: Vec<StoredStudy> = found.into_iter().flatten().collect();
     let html = report::html::render(&match &studies[..] {
         [] => {
             let runs = super::load(&store, &args.runs)?;
@@ -58,14 +58,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         trimtab_linux::output::print(&html)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let place = if args.force { Place::Replace } else { Place::New };
+    let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = report::file::write(&args.output, html.as_bytes(), place)?;
     context.remark(&format!("report: {}", written.display()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Compares studies, target by target if any of them has several targets.
-fn comparison(studies: &[Kept]) -> Document {
+fn comparison(studies: &[StoredStudy]) -> Document {
     let single = studies.iter().all(|kept| kept.restored.studies.len() == 1);
     if single {
         return compared(studies, &|_| true);
@@ -87,13 +87,16 @@ fn comparison(studies: &[Kept]) -> Document {
 }
 
 /// Compares the first matching study of each.
-fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
+fn compared(studies: &[StoredStudy], wanted: &dyn Fn(&Study) -> bool) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
     let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
     let verdicts: Vec<Option<Verdict<'_>>> =
         studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Verdict::of)).collect();
-    let named =
-        ids.iter().zip(&verdicts).zip(&labels).filter_map(|((id, verdict), label)| Some(Named { label, id, verdict: verdict.as_ref()? }));
+    let named = ids
+        .iter()
+        .zip(&verdicts)
+        .zip(&labels)
+        .filter_map(|((id, verdict), label)| Some(LabelledStudy { label, id, verdict: verdict.as_ref()? }));
     study_comparison::document(&named.collect::<Vec<_>>(), &ComparisonOptions::default())
 }
 

@@ -19,7 +19,7 @@ Exit status: 0 the same to the byte, 1 it differs or cannot be made again.
 Examples:
   trimtab results rerun last
   trimtab results rerun 0c4e5df9 --json > again.json")]
-pub struct Args {
+pub struct ResultsRerunArgs {
     /// The run: first digits of its id, or last, last~1 …
     #[arg(value_name = "RUN", value_parser = super::reference)]
     run: Reference,
@@ -30,6 +30,6 @@ pub struct Args {
 }
 
 /// Repeats the run.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsRerunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     rerun::run(&super::open(context)?, &args.run, &args.inputs, context)
 }

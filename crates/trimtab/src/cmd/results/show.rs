@@ -2,7 +2,7 @@
 
 use super::form::{Form, FormArgs};
 use crate::cmd::study;
-use crate::report::terse::{Terse, number};
+use crate::report::terse::{TsvTable, number};
 use crate::report::{self, markdown};
 use crate::store::Reference;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
@@ -23,7 +23,7 @@ Examples:
   trimtab results show last --as markdown                      for an issue or a page
   trimtab results show last --as tsv | cut -f 1,5
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
-pub struct Args {
+pub struct ResultsShowArgs {
     /// The run: first digits of its id; a study: study:ID, study:last …; either: last, last~1 …
     #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
     run: Reference,
@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ResultsShowArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some(kept) = super::study(&store, &args.run)? {
@@ -66,7 +66,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// The run's figures, tab-separated.
 fn terse(run: &Run) -> String {
-    let mut terse = Terse::new(&["figure", "unit", "better", "repeats", "mean", "least", "most"]);
+    let mut terse = TsvTable::new(&["figure", "unit", "better", "repeats", "mean", "least", "most"]);
     for metric in &run.metrics {
         let mean = metric.samples.iter().sum::<f64>() / metric.samples.len() as f64;
         terse.row([

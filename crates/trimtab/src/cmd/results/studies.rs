@@ -1,6 +1,6 @@
 //! Compares studies, each run with its counterpart.
 
-use super::Kept;
+use super::StoredStudy;
 use super::form::Form;
 use crate::report::study::study_comparison;
 use crate::report::{self, markdown};
@@ -16,7 +16,7 @@ use trimtab_study::study::Study;
 
 /// JSON output of the comparison.
 #[derive(Serialize)]
-struct Compared {
+struct StudyComparisonOutput {
     baseline: String,
     study: String,
     cells: Vec<CellV1>,
@@ -35,7 +35,7 @@ struct CellV1 {
 /// Compares studies with the first of them, prints the result, and returns the headline
 /// figures with their cells.
 pub fn compare(
-    studies: &[Kept],
+    studies: &[StoredStudy],
     options: &ComparisonOptions,
     form: Form,
     context: &Context,
@@ -53,7 +53,7 @@ pub fn compare(
         compared.push(shape(base.id, other.id, &rows, only));
         all.extend(rows);
     }
-    let targets = |kept: &Kept| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
+    let targets = |kept: &StoredStudy| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
     let subtitle = studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
     let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
     context.report_styled("studies-comparison", 1, &serde_json::json!({ "comparisons": compared }), || match form {
@@ -90,12 +90,12 @@ fn section(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only: &[Str
     )
 }
 
-fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: Vec<String>) -> Compared {
+fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: Vec<String>) -> StudyComparisonOutput {
     let one = |(cell, row): &(String, ComparisonRow)| CellV1 {
         cell: cell.clone(),
         figure: row.name.clone(),
         unit: row.unit.name(),
         comparison: FiguresV1::new(&row.comparison, row.unit),
     };
-    Compared { baseline: base.to_string(), study: id.to_string(), cells: rows.iter().map(one).collect(), only_in_one }
+    StudyComparisonOutput { baseline: base.to_string(), study: id.to_string(), cells: rows.iter().map(one).collect(), only_in_one }
 }

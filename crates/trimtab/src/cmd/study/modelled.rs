@@ -1,9 +1,9 @@
 //! `trimtab study drive:NAME`.
 
-use super::{Args, Question, checkpoints, conclude};
+use super::{QuestionArg, StudyArgs, checkpoints, conclude};
 use crate::drives;
 use crate::study::checkpoint::Checkpoints;
-use crate::study::run::{self, Modelled};
+use crate::study::run::{self, ModelledStudy};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use trimtab_study::study::trials::Breadth;
 use trimtab_study::study::used::FreeExtentLengths;
 
 /// Runs the study on the drive called `name`.
-pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
+pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
     let target = args.target.as_deref().unwrap_or(name);
@@ -38,7 +38,7 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
 
 /// Studies months of use on a twin under all policies, on a filesystem that is `percent`
 /// full. Deleting is left out, because it was measured.
-pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
+pub fn months(args: &StudyArgs, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
     let mut asked = asked(args);
     asked.deleting = false;
     asked.extent = StudyExtent { fills: vec![f64::from(percent) / 100.0], ageing: true, tuning: false, ..asked.extent };
@@ -51,57 +51,58 @@ pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> a
     let (cells, untried) = asked.cells(&setup, &policies)?;
     let study = Study { target: reference.to_owned(), complete: true, untried, ..Study::default() };
     let checkpoints = checkpoints(args, context, reference)?;
-    let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints: &*checkpoints, assumptions: None, study };
+    let mut made = ModelledStudy { cells, repeats: asked.scale.repeats, checkpoints: &*checkpoints, assumptions: None, study };
     made.assume(setup, &policies, (Breadth::Drives, &asked.extent), None);
     run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
 }
 
-fn asked(args: &Args) -> StudyRequest {
+fn asked(args: &StudyArgs) -> StudyRequest {
     let thoroughness = match (args.quick, args.full) {
         (true, _) => Thoroughness::Quick,
         (_, true) => Thoroughness::Full,
         _ => Thoroughness::Usual,
     };
     let mut asked = StudyRequest::of_one(thoroughness);
-    asked.deleting = args.asks(Question::Deleting);
+    asked.deleting = args.asks(QuestionArg::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent = StudyExtent { aged, fills, ageing: args.asks(Question::Ageing), tuning: args.asks(Question::Tuning), ..asked.extent };
+    asked.extent =
+        StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), tuning: args.asks(QuestionArg::Tuning), ..asked.extent };
     if !args.questions.is_empty() {
-        asked.assumptions = args.questions.contains(&Question::Assumptions).then_some(Breadth::All);
+        asked.assumptions = args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);
     }
     asked
 }
 
 /// The filesystem's layout after months of use, which is the same on every drive.
-pub fn used(args: &Args) -> anyhow::Result<FreeExtentLengths> {
+pub fn used(args: &StudyArgs) -> anyhow::Result<FreeExtentLengths> {
     Ok(FreeExtentLengths::by_churn(&modelled::volume_named(filesystem(args)), fill(args), args.seed)?)
 }
 
-fn filesystem(args: &Args) -> &str {
+fn filesystem(args: &StudyArgs) -> &str {
     args.filesystem.as_deref().unwrap_or("ext4")
 }
 
-fn fill(args: &Args) -> f64 {
+fn fill(args: &StudyArgs) -> f64 {
     f64::from(args.fill.unwrap_or(60)) / 100.0
 }
 
 /// The prepared study of the drive `name`; its runs carry `target` as their name.
 pub fn study<'a>(
-    args: &Args,
+    args: &StudyArgs,
     name: &str,
     target: &str,
     asked: &StudyRequest,
     used: &FreeExtentLengths,
     checkpoints: &'a dyn Checkpoints,
-) -> anyhow::Result<Modelled<'a>> {
+) -> anyhow::Result<ModelledStudy<'a>> {
     let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
     let setup = Setup::new(drives::load(name)?, target, filesystem(args), fill(args), used.clone(), args.seed)?;
     let (mut cells, untried) = asked.cells(&setup, &policies)?;
     let study = Study { target: target.to_owned(), complete: true, untried, ..Study::default() };
     let only = args.cell.as_deref();
     cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
-    let mut made = Modelled { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
+    let mut made = ModelledStudy { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
     if let Some(breadth) = asked.assumptions {
         made.assume(setup, &policies, (breadth, &asked.extent), only);
     }

@@ -2,7 +2,7 @@
 //! policy matters and where it does not.
 
 use super::modelled;
-use super::{Args, Question, checkpoints, conclude};
+use super::{QuestionArg, StudyArgs, checkpoints, conclude};
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run;
 use anyhow::Context as _;
@@ -20,10 +20,10 @@ use trimtab_study::study::trials::Breadth;
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];
 
 /// Studies all three drives, keeps the runs as one study, and prints the comparison.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
-    if args.questions.contains(&Question::Tuning) {
+    if args.questions.contains(&QuestionArg::Tuning) {
         let hint = format!("trimtab study drive:{} --questions tuning", DRIVES[0]);
         return Err(UsageError::new("--questions tuning needs one drive").hint(hint).into());
     }
@@ -39,19 +39,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// The requested study, scaled to about half a minute by default.
-fn asked(args: &Args) -> StudyRequest {
+fn asked(args: &StudyArgs) -> StudyRequest {
     let (drive_writes, fills) = match (args.quick, args.full) {
         (true, _) => (1.0, vec![0.6]),
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent = StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(Question::Ageing), tuning: false };
+    let extent =
+        StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(QuestionArg::Ageing), tuning: false };
     let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,
         (true, false, true) => Some(Breadth::All),
         (true, false, false) => Some(Breadth::Few),
-        (false, ..) => args.questions.contains(&Question::Assumptions).then_some(Breadth::All),
+        (false, ..) => args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All),
     };
-    StudyRequest { deleting: args.asks(Question::Deleting), scale, extent, only_tree: !args.full, assumptions }
+    StudyRequest { deleting: args.asks(QuestionArg::Deleting), scale, extent, only_tree: !args.full, assumptions }
 }

@@ -13,7 +13,7 @@ type Value<'a, 'i> = &'a Spanned<DeValue<'i>>;
 /// The configuration in `text`, or all errors in order of lines.
 pub(super) fn read(path: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     let (root, malformed) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { path, text, errors: Vec::new() };
+    let mut reader = ConfigReader { path, text, errors: Vec::new() };
     for error in &malformed {
         reader.error(error.span().unwrap_or(0..0), error.message().to_owned());
     }
@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, Vec<ConfigError>> 
     }
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     path: &'a Path,
     text: &'a str,
     errors: Vec<ConfigError>,
@@ -35,14 +35,14 @@ struct Reader<'a> {
 
 /// Content of a `[default]` or `[[filesystem]]` section.
 #[derive(Default)]
-struct Section {
+struct ConfigSection {
     path: Option<(PathBuf, Range<usize>)>,
     policy: Option<PolicySpec>,
     counter: CounterChoice,
     knobs: Option<bool>,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn error(&mut self, span: Range<usize>, what: String) {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -67,7 +67,7 @@ impl Reader<'_> {
                 other => self.unknown(key.span(), other, "`daemon`, `doctor`, `default` or `filesystem`"),
             }
         }
-        if let Some(Section { policy: Some(policy), counter, knobs, .. }) = default {
+        if let Some(ConfigSection { policy: Some(policy), counter, knobs, .. }) = default {
             config.rules.push(Rule { path: None, policy, counter, knobs: knobs.unwrap_or(true) });
         }
         config
@@ -92,12 +92,12 @@ impl Reader<'_> {
     }
 
     /// Reads a `[default]` section, or with `with_path` a `[[filesystem]]` section.
-    fn section(&mut self, value: Value<'_, '_>, with_path: bool) -> Option<Section> {
+    fn section(&mut self, value: Value<'_, '_>, with_path: bool) -> Option<ConfigSection> {
         let DeValue::Table(table) = value.get_ref() else {
             self.expected("section", value, "a table");
             return None;
         };
-        let mut section = Section::default();
+        let mut section = ConfigSection::default();
         let mut has = (false, false);
         for (key, value) in table.iter() {
             match key.get_ref().as_ref() {

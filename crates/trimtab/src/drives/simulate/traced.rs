@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::TraceReadOptions;
-use trimtab_vssd::trace::Source;
+use trimtab_vssd::trace::TraceSource;
 
 /// A trace and how to replay it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Traced {
+pub struct TraceInput {
     /// The trace's file.
     pub path: PathBuf,
     /// Options for reading the file.
@@ -17,10 +17,10 @@ pub struct Traced {
     pub timing: Timing,
 }
 
-impl Trace for Traced {
+impl Trace for TraceInput {
     type Error = anyhow::Error;
 
-    type Requests<'a> = Source;
+    type Requests<'a> = TraceSource;
 
     fn timing(&self) -> Timing {
         self.timing
@@ -30,7 +30,7 @@ impl Trace for Traced {
         self.path.display().to_string()
     }
 
-    fn open(&self) -> anyhow::Result<Source> {
-        Source::open(&self.path, &self.reading)
+    fn open(&self) -> anyhow::Result<TraceSource> {
+        TraceSource::open(&self.path, &self.reading)
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions recorded with the original, replayed on a null target with the same clock.
 
-use super::super::announce::{Announced, Announcer};
+use super::super::announce::{AnnouncedRun, Announcer};
 use super::*;
 use std::path::PathBuf;
 use trimtab_linux::session::runner::together;
@@ -52,7 +52,7 @@ struct Scripted {
 }
 
 impl Runner for Scripted {
-    fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
+    fn run(&mut self, config: &PostmarkConfig, out: &mut (dyn Write + Send)) -> anyhow::Result<PostmarkResult> {
         let settings = config.run_settings();
         let mut seconds = || {
             self.now = self.clock.pop_front().unwrap_or(self.now);
@@ -60,13 +60,13 @@ impl Runner for Scripted {
         };
         let announcer = Announcer::new(out, &mut seconds, settings.transactions);
         let run = Postmark::new(&settings)?.in_existing_locations();
-        let mut streams = [(Announced::new(run, Some(&announcer)), NullFiles::new())];
+        let mut streams = [(AnnouncedRun::new(run, Some(&announcer)), NullFiles::new())];
         let outcome = together::run(&mut streams, &mut &announcer);
         assert_eq!(outcome.end, RunEnd::Complete);
         let counts = streams[0].0.run.counts();
         let mut totals = Totals::default();
         totals.add(&settings, &counts);
-        Ok(Finished { totals, stamps: announcer.stamps(), all_done: !counts.out_of_files })
+        Ok(PostmarkResult { totals, stamps: announcer.stamps(), all_done: !counts.out_of_files })
     }
 }
 
@@ -75,9 +75,9 @@ fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let mut out = Vec::new();
     let mut complaints = Vec::new();
     let mut complain = |text: &str| complaints.push(text.to_owned());
-    let voice = Voice { out: &mut out, complain: &mut complain, shell_to_stderr: true };
+    let voice = SessionOutput { out: &mut out, complain: &mut complain, shell_to_stderr: true };
     let mut runner = Scripted { clock: clock.iter().copied().collect(), now: 0 };
-    let ended = Session::new(Config::default(), voice, &mut runner).execute(file, &mut input.as_bytes()).unwrap();
+    let ended = Session::new(PostmarkConfig::default(), voice, &mut runner).execute(file, &mut input.as_bytes()).unwrap();
     assert!(!ended.failed);
     (String::from_utf8(out).unwrap(), complaints)
 }

@@ -6,8 +6,8 @@ use crate::drives::fields;
 use crate::store::recipe;
 use trimtab_drive::units::three_digits;
 use trimtab_sim::run::{Field, Provenance, Run};
-use trimtab_study::document::{SectionBlock, Section, Table};
-use trimtab_study::study::ensemble::{Ensemble, Range, PolicyResult};
+use trimtab_study::document::{Section, SectionBlock, Table};
+use trimtab_study::study::ensemble::{Ensemble, PolicyResult, Range};
 use trimtab_study::study::metrics::distinct;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
@@ -266,14 +266,19 @@ pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_study::study::ensemble::{Fit, DecidingField};
+    use trimtab_study::study::ensemble::{DecidingField, Fit};
 
     const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
     const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
 
     fn ensemble(recommended: &[Recommendation]) -> Ensemble {
-        let shown =
-            |policy: &str, rate: f64| PolicyResult { policy: policy.to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
+        let shown = |policy: &str, rate: f64| PolicyResult {
+            policy: policy.to_owned(),
+            rate: Some(rate),
+            waf: None,
+            cycles_per_tb: None,
+            wait_s: None,
+        };
         let fit = |(nth, recommended): (usize, &Recommendation)| Fit {
             recommended: *recommended,
             policies: vec![shown("idle", 150.0 + 50.0 * nth as f64), shown("none", 100.0)],

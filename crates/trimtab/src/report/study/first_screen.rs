@@ -9,7 +9,7 @@ use trimtab_drive::usage::quoted;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{StudyAnswer, ColumnUse, FullReportReference, Note, NoteKind, RowUse, Table, RecommendationLine};
+use trimtab_study::document::{ColumnUse, FullReportReference, Note, NoteKind, RecommendationLine, RowUse, StudyAnswer, Table};
 use trimtab_study::study::metrics::{
     AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples, setting,
 };
@@ -212,14 +212,14 @@ fn short_title(run: &Run) -> String {
 }
 
 /// Computes a figure from the runs of one policy.
-type Figure<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
+type FigureFunction<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
 
 /// The measured figures of each policy: foreground time, worst foreground latency, trim time,
 /// and discards at the drive.
 fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let metrics = &verdict.comparison.metrics;
     let runs = &metrics.study.runs;
-    let mut columns: Vec<(&str, &str, Figure<'_>)> = Vec::new();
+    let mut columns: Vec<(&str, &str, FigureFunction<'_>)> = Vec::new();
     for job in &metrics.jobs {
         let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(seconds);
         columns.push(("foreground time", job, Box::new(figure)));
@@ -234,7 +234,7 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
         all.copied().reduce(f64::max).map(seconds)
     };
     columns.push(("", "longest trim", Box::new(longest)));
-    let sum_of = |metric: &'static str, unit: Unit| -> Figure<'_> {
+    let sum_of = |metric: &'static str, unit: Unit| -> FigureFunction<'_> {
         Box::new(move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b).map(|sum| quantity(sum, unit)))
     };
     // A mean over several repeats; for one repeat, the count itself.

@@ -6,7 +6,7 @@ use super::words::{self, spaced};
 use super::{assumptions, first_screen, months, phases, pictures, twin};
 use trimtab_sim::run::shown::{health, readable, readable_place};
 use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, Findings, Section, Table};
+use trimtab_study::document::{Chart, ChartKind, Document, Findings, Section, SectionBlock, Table};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, ageing, light_work};
@@ -51,7 +51,8 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         sections.push(Section::new("Policies by phase", vec![SectionBlock::Table(phases::by_phase(study))]));
     }
     let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
-    let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]));
+    let not_measured =
+        |title: &str, why: &str| measured.then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]));
     sections.extend(months::ageing(verdict).or_else(|| {
         if predicted {
             return None;

@@ -6,7 +6,7 @@ use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, ChartLine, Mark, Section, Table};
+use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, Section, SectionBlock, Table};
 use trimtab_study::study::ageing::{
     BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_STEADY, RATE_STEADY_TRIMS,
     RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
@@ -191,7 +191,12 @@ fn text_if_flat(title: &str, block: SectionBlock) -> SectionBlock {
         return block;
     }
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    SectionBlock::Text(format!("{title}: {} to {} {y_label} throughout, under {}.", three_digits(low), three_digits(high), names.join(", ")))
+    SectionBlock::Text(format!(
+        "{title}: {} to {} {y_label} throughout, under {}.",
+        three_digits(low),
+        three_digits(high),
+        names.join(", ")
+    ))
 }
 
 /// The steepest fall of a rate.
@@ -344,7 +349,10 @@ mod tests {
         let line = |name: &str| ChartLine { name: name.to_owned(), points: Vec::clone(&points) };
         let marks = (0..marks).map(|at| Mark { x: at as f64, label: String::new() }).collect();
         let kind = ChartKind::Lines { lines: ["none", "idle"].map(line).to_vec(), marks };
-        text_if_flat("Burst", SectionBlock::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }))
+        text_if_flat(
+            "Burst",
+            SectionBlock::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }),
+        )
     }
 
     #[test]

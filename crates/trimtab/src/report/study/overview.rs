@@ -4,7 +4,7 @@ use super::first_screen::{self, MonthsTable, UNDO, drive, environment, note, ori
 use super::surroundings::Surroundings;
 use super::words::{self, listed, lower_first, percent};
 use super::{assumptions, full_report};
-use trimtab_study::document::{StudyAnswer, Document, FullReportReference, NoteKind, Section, Table, RecommendationLine};
+use trimtab_study::document::{Document, FullReportReference, NoteKind, RecommendationLine, Section, StudyAnswer, Table};
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 

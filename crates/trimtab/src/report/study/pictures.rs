@@ -4,7 +4,7 @@
 use super::words::{seconds, spaced};
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Field, Run};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, ScatterPoint, Film, LatencyHeatmap, Section};
+use trimtab_study::document::{Chart, ChartKind, Film, LatencyHeatmap, ScatterPoint, Section, SectionBlock};
 use trimtab_study::study::light_work::BUSY;
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::metrics::AppendLoad;
@@ -107,7 +107,8 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     let mut blocks = vec![SectionBlock::Heat(heat), SectionBlock::Caption(text.to_owned())];
     let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
     if repeats > 1 {
-        blocks.push(SectionBlock::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
+        blocks
+            .push(SectionBlock::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
     }
     let worst =
         metrics.policies.iter().filter_map(|policy| metrics.worst_latency(policy)).filter(|worst| worst.load == AppendLoad::FiftyPerSecond);

@@ -8,7 +8,9 @@ use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;
 use trimtab_sim::run::shown::{headline, quantity, ratio};
-use trimtab_study::document::{SectionBlock, Chart, ChartKind, Document, ScatterPoint, Film, LatencyHeatmap, Section, Table, RecommendationLine};
+use trimtab_study::document::{
+    Chart, ChartKind, Document, Film, LatencyHeatmap, RecommendationLine, ScatterPoint, Section, SectionBlock, Table,
+};
 use trimtab_study::study::ageing::{BURST_SERIES, CYCLES_PER_TB, RATE_STEADY, WAF_SERIES, WAF_STEADY};
 use trimtab_study::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, fills, mean, setting};
@@ -17,7 +19,7 @@ use trimtab_study::study::{Study, policy};
 
 /// A study with its label and its id.
 #[derive(Debug, Clone, Copy)]
-pub struct Named<'a> {
+pub struct LabelledStudy<'a> {
     /// A, B …
     pub label: &'a str,
     /// First digits of its id.
@@ -126,7 +128,7 @@ fn table([base, other]: [&str; 2], title: &str, rows: &[(String, ComparisonRow)]
 /// The report: recommendations, combined pictures, each study against the first, and folded
 /// details of each.
 #[must_use]
-pub fn document(studies: &[Named<'_>], options: &ComparisonOptions) -> Document {
+pub fn document(studies: &[LabelledStudy<'_>], options: &ComparisonOptions) -> Document {
     let mut sections = vec![Section::new("Recommendations", answers(studies))];
     sections.extend(cost_and_gain(studies));
     if let Some((base, others)) = studies.split_first() {
@@ -155,8 +157,8 @@ pub fn document(studies: &[Named<'_>], options: &ComparisonOptions) -> Document 
 }
 
 /// The recommendation of each study, with its reason.
-fn answers(studies: &[Named<'_>]) -> Vec<SectionBlock> {
-    let one = |named: &Named<'_>| {
+fn answers(studies: &[LabelledStudy<'_>]) -> Vec<SectionBlock> {
+    let one = |named: &LabelledStudy<'_>| {
         let answer = first_screen::answer(named.verdict, &Surroundings::default());
         let uses: Vec<String> = answer.uses.iter().map(RecommendationLine::in_words).collect();
         let why = if answer.why.is_empty() { String::new() } else { format!(". Why: {}", answer.why.join("; ")) };
@@ -171,7 +173,7 @@ fn labelled(policy: &str, label: &str) -> String {
 }
 
 /// All marks in one chart, on shared axes.
-fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
+fn cost_and_gain(studies: &[LabelledStudy<'_>]) -> Option<Section> {
     let mut together: Option<Chart> = None;
     for named in studies {
         let section = pictures::cost_and_gain(named.verdict)?;
@@ -191,14 +193,14 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
 }
 
 /// The policies shown over time: none, and every recommended one.
-fn looked_at<'a>(studies: &[Named<'a>]) -> Vec<&'a str> {
+fn looked_at<'a>(studies: &[LabelledStudy<'a>]) -> Vec<&'a str> {
     let mut wanted = vec![policy::NONE];
     wanted.extend(studies.iter().filter_map(|named| named.verdict.policy()));
     distinct(wanted)
 }
 
 /// Foreground time in each workload under each policy.
-fn deleting(studies: &[Named<'_>]) -> Option<SectionBlock> {
+fn deleting(studies: &[LabelledStudy<'_>]) -> Option<SectionBlock> {
     let cells = |study: &Study| study.runs.iter().filter(|run| mean(run, FOREGROUND).is_some()).map(cell).collect::<Vec<_>>();
     let (base, others) = studies.split_first()?;
     let shared: Vec<String> = cells(base.verdict.study())
@@ -222,7 +224,7 @@ fn deleting(studies: &[Named<'_>]) -> Option<SectionBlock> {
 }
 
 /// Rates and amplification over bytes written, at shared fills.
-fn lines(studies: &[Named<'_>]) -> Vec<SectionBlock> {
+fn lines(studies: &[LabelledStudy<'_>]) -> Vec<SectionBlock> {
     let Some((base, others)) = studies.split_first() else { return Vec::new() };
     let shared = fills(&base.verdict.study().ageing)
         .into_iter()
@@ -234,7 +236,7 @@ fn lines(studies: &[Named<'_>]) -> Vec<SectionBlock> {
             ("Write amplification", "bytes to flash per byte written", WAF_SERIES),
         ];
         for (title, unit, series) in drawn {
-            let of = |named: &Named<'_>, policy: &str| {
+            let of = |named: &LabelledStudy<'_>, policy: &str| {
                 let run = named.verdict.study().ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill))?;
                 months::line_of(&labelled(policy, named.label), run, series)
             };
@@ -254,7 +256,7 @@ fn lines(studies: &[Named<'_>]) -> Vec<SectionBlock> {
 }
 
 /// The drives under their recommended policies, or without trimming.
-fn film(studies: &[Named<'_>]) -> Option<Section> {
+fn film(studies: &[LabelledStudy<'_>]) -> Option<Section> {
     let mut together: Option<Film> = None;
     for named in studies {
         let section = pictures::drive(named.verdict)?;
@@ -274,7 +276,7 @@ fn film(studies: &[Named<'_>]) -> Option<Section> {
 }
 
 /// Latencies during a trim, for each recommended policy and the worst.
-fn heat(studies: &[Named<'_>]) -> Option<Section> {
+fn heat(studies: &[LabelledStudy<'_>]) -> Option<Section> {
     let mut together: Option<LatencyHeatmap> = None;
     for named in studies {
         let section = pictures::beside_a_trim(named.verdict)?;

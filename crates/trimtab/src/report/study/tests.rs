@@ -4,7 +4,7 @@ pub mod fixtures;
 #[path = "../../../../trimtab-study/src/study/verdict/tests/latency.rs"]
 mod latency;
 
-use super::study_comparison::{self, Named};
+use super::study_comparison::{self, LabelledStudy};
 use super::{Surroundings, answer, document};
 use crate::report::{html, text};
 use fixtures::{run, three, whole};
@@ -12,10 +12,10 @@ use latency::met;
 use std::time::Duration;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_study::document::{StudyAnswer, SectionBlock, Chart, ChartKind, Document};
+use trimtab_study::document::{Chart, ChartKind, Document, SectionBlock, StudyAnswer};
 use trimtab_study::study::ageing::RATE_STEADY;
 use trimtab_study::study::metrics::FOREGROUND;
-use trimtab_study::study::untried::{StudyPart, OmissionReason, OmittedPart};
+use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
@@ -248,8 +248,10 @@ fn comparison_has_ratios_and_pictures_of_both() {
         }
     }
     second.runs.retain(|run| run.policy != "adaptive");
-    let named =
-        [Named { label: "A", id: "aaaa", verdict: &Verdict::of(&first) }, Named { label: "B", id: "bbbb", verdict: &Verdict::of(&second) }];
+    let named = [
+        LabelledStudy { label: "A", id: "aaaa", verdict: &Verdict::of(&first) },
+        LabelledStudy { label: "B", id: "bbbb", verdict: &Verdict::of(&second) },
+    ];
     let document = study_comparison::document(&named, &ComparisonOptions::default());
     let shown = anstream::adapter::strip_str(&text::render_at(&document, None)).to_string();
     let row = |cell: &str, figure: &str| {

@@ -2,7 +2,7 @@
 //! report.
 
 use super::{assumptions, months, words};
-use trimtab_study::document::{SectionBlock, Section};
+use trimtab_study::document::{Section, SectionBlock};
 use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::verdict::Verdict;
 
@@ -70,8 +70,13 @@ mod tests {
     use trimtab_study::study::sensitivity::Sensitivity;
 
     fn fit(recommended: Recommendation, with: f64, without: f64) -> Fit {
-        let shown =
-            |policy: &str, rate| PolicyResult { policy: policy.into(), rate: Some(rate), waf: Some(2.0), cycles_per_tb: Some(4.0), wait_s: None };
+        let shown = |policy: &str, rate| PolicyResult {
+            policy: policy.into(),
+            rate: Some(rate),
+            waf: Some(2.0),
+            cycles_per_tb: Some(4.0),
+            wait_s: None,
+        };
         Fit { recommended, policies: vec![shown("idle", with), shown(policy::NONE, without)] }
     }
 
@@ -112,7 +117,8 @@ mod tests {
             document.sections.iter().find(|section| section.title == "Months of use, predicted").cloned()
         };
         let section = predicted(&document(&verdicts, &around)).unwrap();
-        let table = section.blocks.iter().find_map(|block| if let SectionBlock::Table(table) = block { Some(table) } else { None }).unwrap();
+        let table =
+            section.blocks.iter().find_map(|block| if let SectionBlock::Table(table) = block { Some(table) } else { None }).unwrap();
         let idle = table.rows.iter().find(|row| row[0] == "idle").unwrap();
         assert_eq!((idle[1].as_str(), idle[5].as_str()), ("2", "–"), "a figure that no drive has is a dash");
         assert_eq!(predicted(&document(&verdicts, &Surroundings::default())), None);

@@ -6,7 +6,7 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, GenerationComparison, AffectedWork};
+use trimtab_study::study::comparison::costs::{AffectedWork, DeletingDoubt, GenerationComparison, OnlineCost};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN};

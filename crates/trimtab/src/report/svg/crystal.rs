@@ -12,10 +12,10 @@ const BAR: f64 = 18.0;
 const ABOVE: f64 = 64.0;
 
 /// A test: its name, and read and write rates in 10^6 bytes per second.
-pub type Row = (String, [Option<f64>; 2]);
+pub type CrystalRow = (String, [Option<f64>; 2]);
 
 /// The picture, with `title` and a line `below` it about the machine.
-pub fn crystal(title: &str, below: &str, rows: &[Row]) -> String {
+pub fn crystal(title: &str, below: &str, rows: &[CrystalRow]) -> String {
     let most = rows.iter().flat_map(|(_, rates)| rates.iter().flatten()).copied().fold(0.0_f64, f64::max).max(1e-9);
     let height = ABOVE + rows.len() as f64 * (2.0 * BAR + 14.0) + 34.0;
     let mut svg = format!(

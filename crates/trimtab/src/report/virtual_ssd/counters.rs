@@ -8,7 +8,7 @@ use trimtab_study::document::Table;
 
 /// Kind of quantity that a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CounterKind {
     Count,
     Bytes,
     Time,
@@ -18,12 +18,12 @@ enum Kind {
     Flag,
 }
 
-use Kind::{Bytes as B, Count as N, Flag, Slots, Time as T};
+use CounterKind::{Bytes as B, Count as N, Flag, Slots, Time as T};
 
-type Group = (&'static str, &'static [(&'static str, &'static str, Kind)]);
+type CounterGroup = (&'static str, &'static [(&'static str, &'static str, CounterKind)]);
 
 /// Groups in reading order, each with its counters: name, label, kind.
-const GROUPS: &[Group] = &[
+const GROUPS: &[CounterGroup] = &[
     (
         "now",
         &[
@@ -150,7 +150,7 @@ fn push(text: &mut String, table: &Table) {
     }
 }
 
-fn shown(value: u64, kind: Kind) -> String {
+fn shown(value: u64, kind: CounterKind) -> String {
     match kind {
         N => grouped(value),
         B => Bytes(value).to_string(),

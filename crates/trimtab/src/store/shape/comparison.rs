@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 pub struct ComparisonV1<'a> {
     confidence: f64,
     sides: Vec<SideV1<'a>>,
-    comparisons: Vec<AgainstV1<'a>>,
+    comparisons: Vec<BaselineComparisonV1<'a>>,
     warnings: &'a [Warning],
 }
 
@@ -36,7 +36,7 @@ struct HeadV1<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct AgainstV1<'a> {
+struct BaselineComparisonV1<'a> {
     side: &'a str,
     baseline: &'a str,
     figures: Vec<RowV1<'a>>,
@@ -77,7 +77,7 @@ impl<'a> ComparisonV1<'a> {
         warnings: &'a [Warning],
     ) -> Self {
         let baseline = sides.first().map_or("", |(label, _)| label);
-        let comparisons = sides.iter().skip(1).zip(others).map(|((side, _), against)| AgainstV1 {
+        let comparisons = sides.iter().skip(1).zip(others).map(|((side, _), against)| BaselineComparisonV1 {
             side,
             baseline,
             figures: against.figures.iter().map(RowV1::new).collect(),

@@ -154,7 +154,7 @@ pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
         let position = record.position().cloned();
         let mut record: StringRecord = record.iter().map(as_it_was).collect();
         record.set_position(position);
-        let row = Row { header: &header, record: &record, line: record.position().map_or(0, csv::Position::line) };
+        let row = CsvRow { header: &header, record: &record, line: record.position().map_or(0, csv::Position::line) };
         let of_run = |column: &str| !METRIC.contains(&column) && !column.starts_with(SPECIFICATION);
         let head: Vec<String> = header.iter().zip(&record).filter(|(c, _)| of_run(c)).map(|(_, v)| v.to_owned()).collect();
         let specified = header.iter().zip(&record).any(|(column, value)| column.starts_with(SPECIFICATION) && !value.is_empty());
@@ -202,9 +202,9 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
 }
 
 /// A measured value: rejects NaN, infinity and values that overflow.
-struct Finite(f64);
+struct FiniteNumber(f64);
 
-impl FromStr for Finite {
+impl FromStr for FiniteNumber {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -213,13 +213,13 @@ impl FromStr for Finite {
 }
 
 /// One row, with its position for messages.
-struct Row<'a> {
+struct CsvRow<'a> {
     header: &'a StringRecord,
     record: &'a StringRecord,
     line: u64,
 }
 
-impl Row<'_> {
+impl CsvRow<'_> {
     /// The cell in a column; `None` if it is empty or the column is missing.
     fn cell(&self, column: &str) -> Option<&str> {
         let at = self.header.iter().position(|c| c == column)?;
@@ -283,7 +283,7 @@ impl Row<'_> {
         let unit = self.named("unit", Unit::Count)?;
         let better = self.named("better", usual_direction(unit))?;
         self.required("value")?;
-        let Finite(value) = self.parse("value", Finite(0.0), "a finite number")?;
+        let FiniteNumber(value) = self.parse("value", FiniteNumber(0.0), "a finite number")?;
         match run.metrics.iter_mut().find(|m| m.name == name) {
             None => run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] }),
             Some(metric) if metric.unit == unit && metric.better == better => metric.samples.push(value),

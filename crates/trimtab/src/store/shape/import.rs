@@ -65,7 +65,7 @@ pub enum ImportError {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct DocumentHead {
     schema: Option<String>,
     version: Option<u32>,
 }
@@ -117,7 +117,7 @@ pub fn read(bytes: &[u8]) -> Result<Results, ImportError> {
 }
 
 fn json(text: &str) -> Result<Results, ImportError> {
-    let head: Head = serde_json::from_str(text).map_err(ImportError::Json)?;
+    let head: DocumentHead = serde_json::from_str(text).map_err(ImportError::Json)?;
     let schema = head.schema.unwrap_or_default();
     if schema != "trimtab.run" && schema != "trimtab.runs" {
         return Err(ImportError::Schema(schema.escape_debug().to_string()));

@@ -74,8 +74,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {
 
 impl<'de> Deserialize<'de> for RunV1<'_> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyRun;
-        impl<'de> Visitor<'de> for AnyRun {
+        struct RunVisitor;
+        impl<'de> Visitor<'de> for RunVisitor {
             type Value = RunV1<'static>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a run")
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for RunV1<'_> {
                 Ok(RunV1 { run: Cow::Owned(run), ..entries.0 })
             }
         }
-        deserializer.deserialize_map(AnyRun)
+        deserializer.deserialize_map(RunVisitor)
     }
 }
 

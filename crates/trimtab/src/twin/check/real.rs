@@ -1,8 +1,8 @@
 //! Checks a twin on a real drive.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
-use super::{Measured, Request};
-use crate::drives::below::Below;
+use super::{MeasuredFigure, TwinCheckRequest};
+use crate::drives::below::UnderlyingDrive;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::path::PathBuf;
@@ -24,16 +24,16 @@ const AREA: u64 = 32 << 20;
 const ROUNDS: u64 = 3;
 
 /// An opened real drive: obstacles are found before anything is predicted.
-pub struct Checked {
+pub struct OpenedDrive {
     path: PathBuf,
-    below: Below,
+    below: UnderlyingDrive,
     area: Area,
     probed: ProbedArea,
 }
 
-impl Checked {
+impl OpenedDrive {
     /// Opens the target. A file is only read, and so is a device without --destroy.
-    pub fn open(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+    pub fn open(request: &TwinCheckRequest, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         check_only_devices_are_destroyed(&request.target, target, &request.destroy)?;
         let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
@@ -41,7 +41,7 @@ impl Checked {
             TargetSpec::Device(path) => (path.clone(), request.destroy.again.is_some()),
             other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
         };
-        let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
+        let below = UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
         let area = Area { bytes: AREA, writes, rest: request.rest };
         let access = AreaRequest {
             what: "drive check",
@@ -63,12 +63,12 @@ impl Checked {
     }
 
     /// The drive.
-    pub fn below(&self) -> &Below {
+    pub fn below(&self) -> &UnderlyingDrive {
         &self.below
     }
 
     /// The measured figures over all repeats, and notes.
-    pub fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+    pub fn measured(self, request: &TwinCheckRequest, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
         let observer = Observer::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
@@ -105,13 +105,13 @@ impl Checked {
 }
 
 /// The median and the range of each figure.
-fn together(rounds: &[Vec<WorkloadFigure>]) -> Vec<Measured> {
+fn together(rounds: &[Vec<WorkloadFigure>]) -> Vec<MeasuredFigure> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let one = |(nth, figure): (usize, &WorkloadFigure)| {
         let mut values: Vec<f64> = rounds.iter().filter_map(|round| round.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let value = values[values.len() / 2];
-        Measured { figure: WorkloadFigure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
+        MeasuredFigure { figure: WorkloadFigure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
     };
     first.iter().enumerate().map(one).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
 use super::round::{Round, sentence};
-use super::{Request, Watching};
-use crate::drives::below::Below;
+use super::{LearnProgress, TwinLearnRequest};
+use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::space;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::learned::{LearnMeasurements, time, too_little};
-use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, ProbePlan, AccessPath};
+use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, AccessPath, Findings, ProbePlan};
 use trimtab_study::learn::rounds::{CombinedFindings, together};
 use trimtab_study::learn::{self, Budget};
 
@@ -41,11 +41,11 @@ const NAMED: usize = 4;
 
 /// Probes the target of `spec` often enough to measure the scatter.
 pub fn measure(
-    request: &Request,
+    request: &TwinLearnRequest,
     context: &Context,
-    below: Below,
+    below: UnderlyingDrive,
     spec: &TargetSpec,
-    watching: &mut Watching,
+    watching: &mut LearnProgress,
 ) -> anyhow::Result<(LearnMeasurements, SavedRounds)> {
     let path = probed_path(request, spec)?;
     let budget = request.budget;
@@ -73,7 +73,7 @@ pub fn measure(
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
-    let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
+    let rounds = RoundSchedule { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
     // Earlier rounds are not in this run's counters.
     let (earlier, carried) = (before.len(), rounds.written_before(&before));
     let made = rounds.make(before, &mut probed, watching);
@@ -127,8 +127,8 @@ fn on_what_there_is(plan: ProbePlan, probed: &ProbedArea, before: Option<u64>) -
 }
 
 /// The settings that the figures depend on.
-fn asked(plan: &ProbePlan, most: u64, below: &Below) -> serde_json::Value {
-    let Below { model, firmware, reported, start, fs_type, .. } = below;
+fn asked(plan: &ProbePlan, most: u64, below: &UnderlyingDrive) -> serde_json::Value {
+    let UnderlyingDrive { model, firmware, reported, start, fs_type, .. } = below;
     serde_json::json!({
         "drive": [model, firmware, twins::which(below), reported.capacity_bytes, start, fs_type],
         "budget": plan.budget.name(),
@@ -142,7 +142,7 @@ fn asked(plan: &ProbePlan, most: u64, below: &Below) -> serde_json::Value {
 }
 
 /// The path to probe; fails if the budget does not suit it.
-fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
+fn probed_path<'a>(request: &TwinLearnRequest, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
@@ -161,7 +161,7 @@ fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'
     }
 }
 
-fn no_trims(below: &Below) -> String {
+fn no_trims(below: &UnderlyingDrive) -> String {
     match (&below.fs_type, below.reported.trim) {
         (_, None) => "the kernel sends this drive no TRIM, so none was probed".to_owned(),
         (Some(fs_type), _) => {
@@ -172,7 +172,7 @@ fn no_trims(below: &Below) -> String {
 }
 
 /// The probes of each round, and the total write limit.
-fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
+fn plan(request: &TwinLearnRequest, below: &UnderlyingDrive, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
     let of = below.capacity().0;
     let default = ProbePlan::usual_limit(budget, of);
     let limit = match (request.write_limit, budget) {
@@ -193,7 +193,7 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
 }
 
 /// The plan for a write limit in bytes; `None` if the limit is too small.
-fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<ProbePlan> {
+fn sized(budget: Budget, below: &UnderlyingDrive, limit: u64, seed: u64) -> Option<ProbePlan> {
     // A second round is worth more than a larger area: one round alone does not show the
     // scatter.
     let of = |rounds: u64| ProbePlan::new(budget, below.reported, limit / (rounds + 1), seed);
@@ -203,7 +203,7 @@ fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<ProbePl
 
 /// The command that learns a twin of the drive `below` through the directory `path`, or the
 /// reason why none can.
-pub fn command(below: &Below, path: &Path) -> Result<String, String> {
+pub fn command(below: &UnderlyingDrive, path: &Path) -> Result<String, String> {
     let usual = sized(Budget::Small, below, ProbePlan::usual_limit(Budget::Small, below.capacity().0), 1);
     let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
     let plan = usual.or_else(|| sized(Budget::Small, below, LIMIT_LEAST, 1));
@@ -216,16 +216,16 @@ pub fn command(below: &Below, path: &Path) -> Result<String, String> {
 }
 
 /// Schedule of the rounds.
-struct Rounds<'a> {
+struct RoundSchedule<'a> {
     root: &'a Root,
-    below: &'a Below,
+    below: &'a UnderlyingDrive,
     plan: &'a ProbePlan,
     most: u64,
     until: Instant,
     kept: &'a SavedRounds,
 }
 
-impl Rounds<'_> {
+impl RoundSchedule<'_> {
     /// Bytes written before the interruption: the area each time, and `rounds`.
     fn written_before(&self, rounds: &[Round]) -> u64 {
         if rounds.is_empty() || self.plan.budget == Budget::Reads {
@@ -235,7 +235,7 @@ impl Rounds<'_> {
     }
 
     /// Runs the required rounds, and repeats disturbed ones within the limits of bytes and time.
-    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
+    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut LearnProgress) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
         probed.written += self.written_before(&made);
         for _ in made.len() as u64..ROUNDS + AGAIN {
@@ -250,7 +250,7 @@ impl Rounds<'_> {
         Ok(made)
     }
 
-    fn one(&self, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Round> {
+    fn one(&self, probed: &mut ProbedArea, watching: &mut LearnProgress) -> anyhow::Result<Round> {
         let before = MachineSample::take(self.root, &self.below.stack);
         let found = learn::probe(&mut probed.drive, self.plan, watching);
         interrupt::check()?;

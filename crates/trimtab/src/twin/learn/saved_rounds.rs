@@ -28,7 +28,7 @@ pub struct SavedRounds {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written<A, R, W> {
+struct SavedRoundsFile<A, R, W> {
     asked: A,
     /// Size of the probed area, in bytes.
     area: u64,
@@ -74,7 +74,7 @@ impl SavedRounds {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none().into()),
             Err(error) => return Err(error).context("cannot open the saved rounds"),
         };
-        let written: Written<Value, Vec<Round>, WholeDrive> = serde_json::from_str(&text).map_err(|_| none())?;
+        let written: SavedRoundsFile<Value, Vec<Round>, WholeDrive> = serde_json::from_str(&text).map_err(|_| none())?;
         let found = written.rounds.iter().map(|round| &round.found);
         if !found.chain(written.whole.as_ref().map(|whole| &whole.found)).all(are_possible) {
             let what = "the saved rounds contain an impossible figure: they were changed or damaged";
@@ -89,7 +89,7 @@ impl SavedRounds {
 
     /// Saves the results, replacing earlier ones.
     pub(super) fn save(&self, area: u64, rounds: &[Round], whole: Option<&WholeDrive>) -> anyhow::Result<()> {
-        let written = Written { asked: &self.asked, area, rounds, whole };
+        let written = SavedRoundsFile { asked: &self.asked, area, rounds, whole };
         let text = serde_json::to_string(&written)?;
         let content = |file: &mut std::fs::File| file.write_all(text.as_bytes());
         self.directory.write_atomically(&self.name, PRIVATE_FILE, content).context("cannot save the finished rounds of probes")

@@ -3,8 +3,8 @@
 
 use super::super::probed_area::AreaRequest;
 use super::round::{WholeDrive, sentence};
-use super::{Request, Watching};
-use crate::drives::below::Below;
+use super::{LearnProgress, TwinLearnRequest};
+use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::ProbeTarget as _;
 use trimtab_study::learn::probes::ProbePlan;
-use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, ProbeRegion};
+use trimtab_study::learn::probes::whole::{ProbeRegion, SHARE_MIN, WRITES_EIGHTHS};
 use trimtab_study::learn::{self, Budget};
 
 /// Size of one TRIM request.
@@ -27,12 +27,12 @@ const TRIM_BYTES: u64 = 1 << 30;
 
 /// Overwrites the free space, or the whole device, as often as the probes need.
 pub fn on_a_drive(
-    request: &Request,
+    request: &TwinLearnRequest,
     context: &Context,
     spec: &TargetSpec,
-    below: &Below,
+    below: &UnderlyingDrive,
     plan: &ProbePlan,
-    watching: &mut Watching,
+    watching: &mut LearnProgress,
 ) -> anyhow::Result<WholeDrive> {
     let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
     let access = AreaRequest {
@@ -70,7 +70,12 @@ pub fn on_a_drive(
 
 /// The share of the drive to use. Determined before anything is written, and refused if
 /// consent is impossible later.
-pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<ProbeRegion> {
+pub fn allowed_part(
+    request: &TwinLearnRequest,
+    context: &Context,
+    spec: &TargetSpec,
+    below: &UnderlyingDrive,
+) -> anyhow::Result<ProbeRegion> {
     let part = part(request, spec, below)?;
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
@@ -82,15 +87,15 @@ pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, bel
     }
 }
 
-fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<ProbeRegion> {
+fn part(request: &TwinLearnRequest, spec: &TargetSpec, below: &UnderlyingDrive) -> anyhow::Result<ProbeRegion> {
     let of = below.capacity().0;
     let free = match spec {
         TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
         _ => of,
     };
-    let allowed = request
-        .write_limit
-        .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+    let allowed = request.write_limit.map_or(u64::MAX, |limit| {
+        (limit.of(of).saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8)
+    });
     // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;
@@ -113,7 +118,7 @@ fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<P
 }
 
 /// Trims the free space, so that the drive regards it as empty.
-fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &Below, notes: &mut Vec<String>) -> anyhow::Result<()> {
+fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &UnderlyingDrive, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if matches!(spec, TargetSpec::Directory(_)) {
         notes.push(
             "free space was assumed to be trimmed; if it was not, the SLC cache and the spare space appear too small (run 'trimtab trim' first to be sure)"

@@ -34,7 +34,7 @@ const SAMPLE_EVERY: u64 = 997;
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case {
+pub struct ChainCase {
     /// Trim policy of the filesystem.
     pub policy: PolicySpec,
     /// Victim policy of the drive.
@@ -50,7 +50,7 @@ pub struct Case {
 
 /// Write amplification of model and theory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ChainOutcome {
     /// Write amplification of the modelled drive.
     pub model: f64,
     /// Formula for the mapped pages, with files and metadata as separate classes.
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub own_writes: f64,
 }
 
-impl Outcome {
+impl ChainOutcome {
     /// Relative deviation of the model from theory.
     #[must_use]
     pub fn deviation(&self) -> f64 {
@@ -77,12 +77,12 @@ impl Outcome {
     }
 }
 
-impl Case {
+impl ChainCase {
     /// Runs the model; `None` if interrupted.
     ///
     /// # Errors
     /// If the drive or volume is invalid, or the files do not fit.
-    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Option<Outcome>> {
+    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Option<ChainOutcome>> {
         let mut target = self.target(effort.pages, seed)?;
         let capacity = target.volume().drive().size();
         let live = Bytes((target.volume().free_space().as_f64() * self.fill) as u64);
@@ -111,7 +111,7 @@ impl Case {
     }
 
     /// A new filesystem on a new drive, under the policy.
-    fn target(&self, pages: u32, seed: u64) -> anyhow::Result<SteeredVolume<Watched>> {
+    fn target(&self, pages: u32, seed: u64) -> anyhow::Result<SteeredVolume<MonitoredDrive>> {
         let drive = ideal_drive(self.victim, self.pages_per_block, pages, (f64::from(pages) * SHOWN) as u64);
         let ssd = Ssd::new(&drive, seed)?;
         let mut spec = VolumeSpec::ext4();
@@ -122,7 +122,7 @@ impl Case {
         if self.policy == PolicySpec::Online {
             spec = spec.with_online_discard();
         }
-        let mut volume = Volume::format(Watched::new(ssd), spec, Nanos::ZERO)?;
+        let mut volume = Volume::format(MonitoredDrive::new(ssd), spec, Nanos::ZERO)?;
         let own = volume.layout().reserved.clone();
         volume.drive_mut().mark_own(&own);
         Ok(SteeredVolume::new(volume, self.policy.build(&PolicyState::default()), Bytes(1)))
@@ -152,7 +152,7 @@ impl Case {
 
 /// Lifetimes of overwritten and trimmed pages, in pages written by the host.
 #[derive(Debug)]
-struct Lives {
+struct PageLifetimes {
     /// Write time of each mapped page; `u64::MAX` for other pages.
     born: Vec<u64>,
     now: u64,
@@ -161,7 +161,7 @@ struct Lives {
     bin: u64,
 }
 
-impl Lives {
+impl PageLifetimes {
     fn new(pages: usize) -> Self {
         Self { born: vec![u64::MAX; pages], now: 0, died: Vec::new(), bin: (pages as u64 / 4096).max(1) }
     }
@@ -217,10 +217,10 @@ enum Page {
 
 /// A drive with traffic counters.
 #[derive(Debug)]
-struct Watched {
+struct MonitoredDrive {
     ssd: Ssd,
     pages: Vec<Page>,
-    lives: Lives,
+    lives: PageLifetimes,
     from: Option<Counters>,
     writes: u64,
     own_writes: u64,
@@ -229,13 +229,13 @@ struct Watched {
     held_free: u64,
 }
 
-impl Watched {
+impl MonitoredDrive {
     fn new(ssd: Ssd) -> Self {
         let pages = (ssd.size().0 / BLOCK) as usize;
         Self {
             ssd,
             pages: vec![Page::File; pages],
-            lives: Lives::new(pages),
+            lives: PageLifetimes::new(pages),
             from: None,
             writes: 0,
             own_writes: 0,
@@ -275,7 +275,7 @@ impl Watched {
         }
     }
 
-    fn outcome(&self, case: &Case, live: f64) -> Outcome {
+    fn outcome(&self, case: &ChainCase, live: f64) -> ChainOutcome {
         let looks = self.looks.max(1) as f64;
         let mapped = self.mapped as f64 / looks;
         let physical = self.ssd.layout().raw_units() as f64 - self.held_free as f64 / looks;
@@ -285,7 +285,7 @@ impl Watched {
         let own_writes = self.own_writes as f64 / self.writes.max(1) as f64;
         // Resting pages get no writes, but the formula divides by their share of the writes.
         let parts = [(1.0 - busy - resting, 1.0 - own_writes), (busy, own_writes), (resting, 1e-12)];
-        Outcome {
+        ChainOutcome {
             model: self.from.as_ref().and_then(|from| self.ssd.waf_since(from)).unwrap_or(f64::NAN),
             theory: case.formula(utilisation, &parts),
             uniform: case.formula(utilisation, &[(1.0, 1.0)]),
@@ -298,7 +298,7 @@ impl Watched {
     }
 }
 
-impl Device for Watched {
+impl Device for MonitoredDrive {
     fn size(&self) -> Bytes {
         self.ssd.size()
     }
@@ -336,8 +336,8 @@ mod tests {
 
     const EFFORT: Effort = Effort { pages: 1 << 18, warm_up: 4, measured: 6 };
 
-    fn outcome(policy: &str, victim: VictimPolicy, pages_per_block: u32, fill: f64, file: u64, effort: Effort) -> Outcome {
-        let case = Case { policy: policy.parse().unwrap(), victim, pages_per_block, fill, file: Bytes(file) };
+    fn outcome(policy: &str, victim: VictimPolicy, pages_per_block: u32, fill: f64, file: u64, effort: Effort) -> ChainOutcome {
+        let case = ChainCase { policy: policy.parse().unwrap(), victim, pages_per_block, fill, file: Bytes(file) };
         let outcome = case.run(effort, 7, &|| false).unwrap().unwrap();
         println!("{policy} {victim:?} {fill} {file}: {:+.2} % {outcome:?}", 100.0 * outcome.deviation());
         outcome

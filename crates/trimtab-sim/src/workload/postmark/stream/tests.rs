@@ -78,7 +78,14 @@ fn counts_and_bytes_match_the_original() {
 #[test]
 fn sizes_beyond_pool_limit_match_the_original() {
     // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 MB written.
-    let settings = PostmarkSettings { size_low: 1, size_high: 2_000_000_000, number: 2, bias_read: None, bias_create: None, ..PostmarkSettings::default() };
+    let settings = PostmarkSettings {
+        size_low: 1,
+        size_high: 2_000_000_000,
+        number: 2,
+        bias_read: None,
+        bias_create: None,
+        ..PostmarkSettings::default()
+    };
     let rng = Mt19937::new(settings.seed);
     let mut decisions = Decisions::new(&settings, rng).unwrap();
     while decisions.next().is_some() {}
@@ -106,7 +113,8 @@ fn script(run: &mut Postmark) -> Vec<String> {
 
 #[test]
 fn directories_are_created_first_and_removed_last() {
-    let settings = PostmarkSettings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..PostmarkSettings::default() };
+    let settings =
+        PostmarkSettings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..PostmarkSettings::default() };
     let script_made = script(&mut Postmark::new(&settings).unwrap());
     let dirs = |script: &[String]| -> Vec<String> { script.iter().filter(|line| line.contains("dir")).cloned().collect() };
     assert_eq!(

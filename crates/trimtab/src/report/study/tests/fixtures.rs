@@ -10,7 +10,7 @@ use trimtab_study::study::light_work::SPARSE_WAIT;
 use trimtab_study::study::metrics::{FOREGROUND, GENERATION};
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::sensitivity::{Assumption, SensitivityRow, Sensitivity, AssumptionResult};
+use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity, SensitivityRow};
 
 /// Use `idle`.
 pub const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
