@@ -22,14 +22,12 @@ use super::lab::ProbeSession;
 use super::probes::{self, Findings, ProbePlan};
 use super::{Observation, Observer};
 use alloc::vec::Vec;
+pub use ensemble::MEMBERS;
 use part::SmallProbes;
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::explains;
 use trimtab_sim::target::drive::DriveTarget;
 use whole::WholeDrive;
-
-/// Members of an ensemble.
-pub const MEMBERS: usize = ensemble::MEMBERS;
 
 /// Runs the probes of a plan on candidates. Implementations may evaluate candidates in
 /// parallel; the results do not depend on the order.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
 /// Members of an ensemble: bounds of nine in ten leave three on either side.
-pub(super) const MEMBERS: usize = 64;
+pub const MEMBERS: usize = 64;
 /// Error factor for comparing kinds: the errors of a small model are correlated.
 const KIND_ERROR_FACTOR: f64 = 2.0;
 /// Additional factor on the errors of members, for the same reason.

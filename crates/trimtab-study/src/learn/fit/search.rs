@@ -6,30 +6,29 @@ use crate::learn::candidate::{Candidate, NUMBERS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// Rounds of draws and climbs at most.
+/// Rounds of draws and climbs at most. One takes about 1,500 candidates of the small probes, 6 s.
 const ROUNDS: u32 = 4;
 /// Mean squared residual below which a drive explains the figures: a seventh of their errors.
 const EXPLAINED: f64 = 0.02;
-/// Most changes of a drawn drive.
+/// Most changes of a drawn drive: dies, rows and one other property.
 const CHANGES_MAX: u64 = 3;
 /// Smallest and largest distance of draws from a point, in standard deviations of what the figures
 /// leave open.
 const DISTANCE: (f64, f64) = (0.1, 3.0);
-/// The best families, and starts, around which drives are drawn.
-const AROUND: usize = 4;
-/// Kinds that are fitted after each draw, of which [`LAST`] to the end.
+/// Kinds that are fitted after a draw, and neighbours that are adapted in a climb: about a third of
+/// the arrangements.
 const FITTED: usize = 24;
-const LAST: usize = 4;
+/// Kinds that are fitted to the end; also families, and starts, around which drives are drawn.
+const BEST: usize = 4;
 /// Kinds whose neighbours are tried in each round.
-const CLIMBS: usize = 6;
-/// Neighbours that are adapted, and that are fitted.
-const ADAPTED: usize = 24;
-const NEIGHBOURS_FITTED: usize = 2;
+const CLIMBS: u32 = 8;
+/// Neighbours of each that are fitted, with as many rounds.
+const NEIGHBOURS: u32 = 2;
 /// Excess cost of a kind that is about as good: as likely as the best in one of 90 cases.
 const PROMISING: f64 = 9.0;
 /// Largest excess cost of a kind that still explains the figures: one of a thousand.
 const EXCESS_MAX: f64 = 14.0;
-/// Most kinds that are returned.
+/// Most kinds that are returned. Each needs its own slopes in an ensemble.
 const KINDS_MAX: usize = 12;
 
 /// A kind with its best numbers so far.
@@ -47,7 +46,7 @@ impl Problem<'_> {
         let drawn: Vec<Candidate> = (0..self.space.draws()).map(|nth| self.changed(&starts[nth % starts.len()], &mut random)).collect();
         let mut points = self.in_order(starts)?;
         let mut starts = points.clone();
-        starts.truncate(AROUND);
+        starts.truncate(BEST);
         points.extend(self.in_order(drawn)?);
         sort(&mut points);
         for round in 0..ROUNDS {
@@ -65,7 +64,7 @@ impl Problem<'_> {
             if self.is_explained(&all)? {
                 break;
             }
-            let around: Vec<Point> = self.best_of_families(&all).into_iter().take(AROUND).chain(&starts).cloned().collect();
+            let around: Vec<Point> = self.best_of_families(&all).into_iter().take(BEST).chain(&starts).cloned().collect();
             points = self.drawn_around(&around, &mut random)?;
         }
         self.nearly_as_good(all)
@@ -148,41 +147,43 @@ impl Problem<'_> {
         sort(&mut begun);
         let mut fitted = Vec::new();
         for (nth, point) in begun.into_iter().enumerate() {
-            fitted.push(if nth < LAST { self.improve(point, STEPS)? } else { point });
+            fitted.push(if nth < BEST { self.improve(point, STEPS)? } else { point });
         }
         Some(fitted)
     }
 
     /// Tries the neighbours of the most promising kinds.
     fn climb(&mut self, all: &mut Vec<Kind>) -> Option<()> {
-        for _ in 0..CLIMBS {
-            let Some(next) = self.next(all) else { break };
+        for turn in 0..CLIMBS {
+            let Some(next) = self.next(all, turn % 2 == 1) else { break };
             let point = self.improve(all[next].point.clone(), STEPS)?;
             (all[next].fitted, all[next].climbed) = (true, true);
             all[next].point = point.clone();
             let slopes = self.slopes(&point)?;
             let mut near = self.in_order(self.space.neighbours(&point.candidate))?;
-            near.truncate(ADAPTED);
+            near.truncate(FITTED);
             for (nth, neighbour) in self.adapt(near, &slopes)?.into_iter().enumerate() {
-                let neighbour = if nth < NEIGHBOURS_FITTED { self.improve(neighbour, 2)? } else { neighbour };
+                let neighbour = if nth < NEIGHBOURS as usize { self.improve(neighbour, NEIGHBOURS)? } else { neighbour };
                 self.add(all, neighbour, false);
             }
         }
         Some(())
     }
 
-    /// The next kind to climb from: the best of a family without a turn, then the best of all. Only
-    /// the best of all if the figures are explained.
-    fn next(&self, all: &[Kind]) -> Option<usize> {
+    /// The next kind to climb from: the best, or the best of a family without a turn. Only the best
+    /// if the figures are explained.
+    fn next(&self, all: &[Kind], other_family: bool) -> Option<usize> {
         let family = |kind: &Kind| self.space.family(&kind.point.candidate);
         let had_a_turn = |of: usize| all.iter().any(|one| one.climbed && family(one) == of);
         let cheapest = |a: &(usize, &Kind), b: &(usize, &Kind)| a.1.point.cost.total_cmp(&b.1.point.cost);
-        let best = all.iter().enumerate().min_by(cheapest);
-        if self.is_explained(all)? {
-            return best.filter(|(_, one)| !one.climbed).map(|(nth, _)| nth);
-        }
         let open = || all.iter().enumerate().filter(|(_, one)| !one.climbed);
-        let next = open().filter(|(_, one)| !had_a_turn(family(one))).min_by(cheapest).or_else(|| open().min_by(cheapest));
+        let next = if self.is_explained(all)? {
+            all.iter().enumerate().min_by(cheapest).filter(|(_, best)| !best.climbed)
+        } else if other_family {
+            open().filter(|(_, one)| !had_a_turn(family(one))).min_by(cheapest)
+        } else {
+            open().min_by(cheapest)
+        };
         next.map(|(nth, _)| nth)
     }
 

@@ -3,7 +3,7 @@
 
 use super::Space;
 use super::local::Point;
-use crate::learn::candidate::{Candidate, NUMBERS, OF_SMALL_PROBES, at};
+use crate::learn::candidate::{Candidate, HiddenProperties, NUMBERS, OF_SMALL_PROBES, at};
 use crate::learn::classes::{self, Prior};
 use crate::learn::invert;
 use crate::learn::lab::ProbeSession;
@@ -117,8 +117,8 @@ impl Space for WholeDrive<'_> {
     }
 
     fn is_same_kind(&self, one: &Candidate, other: &Candidate) -> bool {
-        one.is_kind_of(other)
-            && one.hidden == crate::learn::candidate::HiddenProperties { pages_per_block: one.hidden.pages_per_block, ..other.hidden }
+        let pages_per_block = one.hidden.pages_per_block;
+        one.is_kind_of(other) && one.hidden == HiddenProperties { pages_per_block, ..other.hidden }
     }
 
     /// Memory for the map, and whether the SLC cache shrinks: numbers depend on both.
@@ -126,6 +126,7 @@ impl Space for WholeDrive<'_> {
         usize::from(candidate.hidden.maps_in_part) + 2 * usize::from(candidate.kind.slc && candidate.hidden.slc_shrinks)
     }
 
+    /// Two seconds: a candidate takes 20 to 60 ms.
     fn draws(&self) -> usize {
         60
     }
