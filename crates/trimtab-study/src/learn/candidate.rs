@@ -7,31 +7,10 @@ use trimtab_drive::spec::{
     SlcSize, Streams, Trim, VictimPolicy, WriteCache,
 };
 
-/// Number of continuous parameters that can be learned. Names and units are those of
-/// [`FIELDS`]: nanoseconds, bytes, bytes per second or per mille.
-pub const NUMBERS: usize = 18;
-
-/// Specification field of each number.
-pub const FIELDS: [&str; NUMBERS] = [
-    "interface.rate_bytes_per_s",
-    "interface.command_overhead_ns",
-    "interface.write_overhead_ns",
-    "interface.latency_ns",
-    "flash.nand.read_ns",
-    "flash.nand.program_ns",
-    "flash.nand.channel_bytes_per_s",
-    "flash.nand.suspend_ns",
-    "flash.nand.read_ahead_bytes",
-    "flash.write_cache.bytes",
-    "flash.write_cache.flush_ns",
-    "flash.slc_cache.program_ns",
-    "flash.slc_cache.read_ns",
-    "flash.compression.stored_permille_min",
-    "flash.trim.command_ns",
-    "flash.trim.range_ns",
-    "flash.trim.unit_ns",
-    "flash.trim.gb_ns",
-];
+/// Number of continuous parameters (`classes::PARAMETERS`).
+pub const NUMBERS: usize = 23;
+/// Number of those that small probes can identify: the first ones. The others need a whole drive.
+pub const OF_SMALL_PROBES: usize = 18;
 
 /// Indices of the numbers.
 pub mod at {
@@ -71,6 +50,17 @@ pub mod at {
     pub const TRIM_UNIT: usize = 16;
     /// Cost of 10^9 bytes.
     pub const TRIM_GB: usize = 17;
+    /// Spare space, (T - U) / U in per mille.
+    pub const SPARE: usize = 18;
+    /// Erase time of a block.
+    pub const ERASE: usize = 19;
+    /// Minimum SLC cache, on a full drive, in millionths of the capacity.
+    pub const SLC_LEAST: usize = 20;
+    /// Additional SLC cache on an empty drive, in millionths.
+    pub const SLC_MORE: usize = 21;
+    /// Memory for the map, if not all of it fits: bytes per 10^6 bytes of the drive mapped in
+    /// 4 KiB units. The whole map takes 977.
+    pub const MAP: usize = 22;
 }
 
 /// The discrete properties of a drive.
@@ -118,41 +108,25 @@ impl DriveKind {
     pub const fn row_bytes(&self) -> u64 {
         self.page_bytes * self.planes as u64
     }
-
-    /// True if the number with that index is meaningful for this kind.
-    #[must_use]
-    pub const fn has(&self, number: usize) -> bool {
-        match number {
-            at::SUSPEND => self.suspends,
-            at::SLC_PROGRAM | at::SLC_READ => self.slc,
-            at::STORED => self.compresses,
-            _ => true,
-        }
-    }
 }
 
-/// Properties that cannot be measured from outside within minutes.
+/// Discrete properties that only the probes of the whole drive can identify.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HiddenProperties {
-    /// Spare space, (T - U) / U in per mille.
-    pub over_provisioning_permille: u32,
     /// Bits per cell. Visible in the number of page types if their read times differ.
     pub bits_per_cell: u8,
     /// Pages per block.
     pub pages_per_block: u32,
-    /// Erase time of a block.
-    pub erase_ns: u64,
-    /// Minimum and maximum size of the SLC cache, in millionths of the capacity; equal if fixed.
-    pub slc_ppm: (u32, u32),
+    /// The SLC cache shrinks as the drive fills.
+    pub slc_shrinks: bool,
     /// Writes continue in native cells when the SLC cache is full.
     pub slc_direct: bool,
     /// Victim selection of garbage collection.
     pub victim: VictimPolicy,
     /// Relocated data have superblocks of their own.
     pub separate_gc: bool,
-    /// Memory for the map, in bytes per 10^6 bytes of the drive mapped in 4 KiB units; the whole
-    /// map takes 977. 0 if all of it is in memory.
-    pub map_ppm: u32,
+    /// Only part of the map is in memory.
+    pub maps_in_part: bool,
 }
 
 /// A modelled drive that may match the measured one.
@@ -162,7 +136,7 @@ pub struct Candidate {
     pub kind: DriveKind,
     /// Natural logarithms of the numbers.
     pub logs: [f64; NUMBERS],
-    /// Sampled properties.
+    /// Sampled discrete properties.
     pub hidden: HiddenProperties,
 }
 
@@ -193,14 +167,34 @@ impl Candidate {
         self.kind == other.kind && self.shown_bits() == other.shown_bits()
     }
 
-    /// Replaces the properties that small probes cannot identify with `drawn`, except visible ones.
+    /// True if the number with that index is meaningful for this drive.
     #[must_use]
-    pub fn hiding(mut self, drawn: HiddenProperties) -> Self {
-        let bits = self.shown_bits();
-        self.hidden = drawn;
-        if let Some(bits) = bits {
-            self.hidden.bits_per_cell = bits;
+    pub const fn has(&self, number: usize) -> bool {
+        match number {
+            at::SUSPEND => self.kind.suspends,
+            at::SLC_PROGRAM | at::SLC_READ | at::SLC_LEAST => self.kind.slc,
+            at::SLC_MORE => self.kind.slc && self.hidden.slc_shrinks,
+            at::STORED => self.kind.compresses,
+            at::MAP => self.hidden.maps_in_part,
+            _ => true,
         }
+    }
+
+    /// Replaces the properties that small probes cannot identify by those of `other`, except
+    /// visible ones.
+    #[must_use]
+    pub fn hiding(mut self, other: &Self) -> Self {
+        let bits = self.shown_bits().unwrap_or(other.hidden.bits_per_cell);
+        self.hidden = HiddenProperties { bits_per_cell: bits, ..other.hidden };
+        self.logs[OF_SMALL_PROBES..].copy_from_slice(&other.logs[OF_SMALL_PROBES..]);
+        self
+    }
+
+    /// The same drive with this many pages per block; the visible erase time per page stays.
+    #[must_use]
+    pub fn paged(mut self, pages: u32) -> Self {
+        self.logs[at::ERASE] += libm::log(f64::from(pages) / f64::from(self.hidden.pages_per_block));
+        self.hidden.pages_per_block = pages;
         self
     }
 
@@ -219,7 +213,7 @@ impl Candidate {
     pub fn spec(&self, name: &str, description: &str, reported: &ReportedProperties) -> DriveSpec {
         let capacity = reported.capacity_bytes;
         let share = |ppm: u32| (u128::from(capacity) * u128::from(ppm) / 1_000_000) as u64;
-        let (least, most) = self.hidden.slc_ppm;
+        let (least, most) = self.slc_ppm();
         let size = if least == most {
             SlcSize::Fixed { bytes: share(least) }
         } else {
@@ -227,8 +221,7 @@ impl Candidate {
         };
         // A permanent SLC cache is not part of the spare space.
         let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
-        let geometry =
-            self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
+        let geometry = self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.spare_permille() + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
         if let Medium::Flash(flash) = &mut spec.medium {
             flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
@@ -245,11 +238,30 @@ impl Candidate {
         spec
     }
 
+    /// Spare space, within what a drive can have.
+    #[must_use]
+    pub fn spare_permille(&self) -> u32 {
+        self.rounded(at::SPARE).clamp(20, 1500) as u32
+    }
+
+    /// Minimum and maximum size of the SLC cache, in millionths of the capacity; equal if fixed.
+    #[must_use]
+    pub fn slc_ppm(&self) -> (u32, u32) {
+        let least = self.rounded(at::SLC_LEAST).clamp(500, 300_000) as u32;
+        (least, if self.hidden.slc_shrinks { least + self.rounded(at::SLC_MORE).clamp(500, 900_000) as u32 } else { least })
+    }
+
+    /// Memory for the map in its unit ([`at::MAP`]); 0 if all of it is in memory.
+    #[must_use]
+    pub fn map_ppm(&self) -> u32 {
+        if self.hidden.maps_in_part { self.rounded(at::MAP).clamp(1, 976) as u32 } else { 0 }
+    }
+
     /// Memory for the map of a drive of `capacity` bytes; `None` if all of it is in memory.
     #[must_use]
     pub fn map_bytes(&self, capacity: u64) -> Option<u64> {
-        let bytes = u128::from(capacity) * u128::from(self.hidden.map_ppm) * u128::from(SMALLEST_UNIT) / u128::from(self.kind.unit_bytes);
-        (self.hidden.map_ppm > 0).then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
+        let bytes = u128::from(capacity) * u128::from(self.map_ppm()) * u128::from(SMALLEST_UNIT) / u128::from(self.kind.unit_bytes);
+        self.hidden.maps_in_part.then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
     }
 
     /// Pages per block; fewer if large superblocks would make the spare space too coarse.
@@ -316,7 +328,7 @@ impl Candidate {
             nand: NandTiming {
                 read_ns: self.rounded(at::READ),
                 program_ns: self.rounded(at::PROGRAM),
-                erase_ns: self.hidden.erase_ns,
+                erase_ns: self.rounded(at::ERASE).clamp(100_000, 1_000_000_000),
                 channel_bytes_per_s: self.rounded(at::CHANNEL).max(1000),
                 suspend_ns: kind.suspends.then(|| self.rounded(at::SUSPEND)),
                 read_ahead_bytes: self.rounded(at::READ_AHEAD).min(1 << 30),

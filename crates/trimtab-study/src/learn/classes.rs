@@ -4,12 +4,9 @@
 //! shipped specifications lie within it.
 
 use super::ReportedProperties;
-use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, at};
+use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, OF_SMALL_PROBES, at};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
-
-/// Number of parameters that the probes of the whole drive determine.
-pub const SIZES: usize = 7;
 
 /// Prior of a number: its median and the standard deviation of its natural logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,54 +17,59 @@ pub struct Prior {
     pub sigma: f64,
 }
 
+/// A continuous parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Specification field, with its unit.
+    pub field: &'static str,
+    sata: Prior,
+    pcie: Prior,
+}
+
+const fn of(field: &'static str, sata: (f64, f64), pcie: (f64, f64)) -> Parameter {
+    Parameter { field, sata: Prior { median: sata.0, sigma: sata.1 }, pcie: Prior { median: pcie.0, sigma: pcie.1 } }
+}
+
+/// Field and priors (median, standard deviation of the logarithm) of each parameter, on a SATA and
+/// on a PCIe drive, in the order of [`at`]. Each probe lists the fields that it identifies.
+#[rustfmt::skip]
+pub const PARAMETERS: [Parameter; NUMBERS] = [
+    of("interface.rate_bytes_per_s", (450e6, 0.7), (2.3e9, 0.7)),
+    of("interface.command_overhead_ns", (9e3, 0.7), (4e3, 0.7)),
+    of("interface.write_overhead_ns", (9e3, 0.9), (30e3, 1.1)),
+    of("interface.latency_ns", (30e3, 0.6), (12e3, 0.6)),
+    of("flash.nand.read_ns", (65e3, 0.45), (60e3, 0.6)),
+    of("flash.nand.program_ns", (1.1e6, 0.5), (0.8e6, 0.5)),
+    of("flash.nand.channel_bytes_per_s", (170e6, 0.9), (900e6, 0.7)),
+    of("flash.nand.suspend_ns", (40e3, 0.7), (40e3, 0.7)),
+    of("flash.nand.read_ahead_bytes", (512e3, 1.0), (512e3, 1.0)),
+    of("flash.write_cache.bytes", (3e6, 1.2), (8e6, 1.2)),
+    of("flash.write_cache.flush_ns", (150e3, 1.2), (100e3, 1.2)),
+    of("flash.slc_cache.program_ns", (150e3, 0.4), (110e3, 0.4)),
+    of("flash.slc_cache.read_ns", (25e3, 0.3), (24e3, 0.3)),
+    of("flash.compression.stored_permille_min", (200.0, 0.5), (200.0, 0.5)),
+    of("flash.trim.command_ns", (500e3, 2.0), (60e3, 2.0)),
+    of("flash.trim.range_ns", (30e3, 2.0), (3e3, 2.0)),
+    of("flash.trim.unit_ns", (20.0, 2.0), (20.0, 2.0)),
+    of("flash.trim.gb_ns", (1e6, 2.0), (1e6, 2.0)),
+    of("flash.over_provisioning_permille", (95.0, 0.35), (95.0, 0.35)),
+    of("flash.nand.erase_ns", (3e6, 0.45), (4e6, 0.45)),
+    of("flash.slc_cache.size.dynamic.bytes_min", (13e3, 0.6), (13e3, 0.6)),
+    of("flash.slc_cache.size.dynamic.bytes_max", (80e3, 0.7), (80e3, 0.7)),
+    of("flash.ftl.mapping_cache_bytes", (100.0, 0.8), (100.0, 0.8)),
+];
+
 /// Prior of each number for a drive that reports these properties.
 #[must_use]
 pub fn priors(reported: &ReportedProperties) -> [Prior; NUMBERS] {
-    let pcie = reported.full_duplex;
-    let of = |sata: f64, nvme: f64, sigma: f64| Prior { median: if pcie { nvme } else { sata }, sigma };
-    let mut all = [Prior { median: 1.0, sigma: 1.0 }; NUMBERS];
-    all[at::RATE] = of(450e6, 2.3e9, 0.7);
-    all[at::OVERHEAD] = of(9e3, 4e3, 0.7);
-    all[at::WRITE_OVERHEAD] = if pcie { Prior { median: 30e3, sigma: 1.1 } } else { Prior { median: 9e3, sigma: 0.9 } };
-    all[at::LATENCY] = of(30e3, 12e3, 0.6);
-    all[at::READ] = if pcie { Prior { median: 60e3, sigma: 0.6 } } else { Prior { median: 65e3, sigma: 0.45 } };
-    all[at::PROGRAM] = of(1.1e6, 0.8e6, 0.5);
-    all[at::CHANNEL] = if pcie { Prior { median: 900e6, sigma: 0.7 } } else { Prior { median: 170e6, sigma: 0.9 } };
-    all[at::SUSPEND] = of(40e3, 40e3, 0.7);
-    all[at::READ_AHEAD] = of(512e3, 512e3, 1.0);
-    all[at::CACHE] = of(3e6, 8e6, 1.2);
-    all[at::FLUSH] = of(150e3, 100e3, 1.2);
-    all[at::SLC_PROGRAM] = of(150e3, 110e3, 0.4);
-    all[at::SLC_READ] = of(25e3, 24e3, 0.3);
-    all[at::STORED] = of(200.0, 200.0, 0.5);
-    all[at::TRIM_COMMAND] = of(500e3, 60e3, 2.0);
-    all[at::TRIM_RANGE] = of(30e3, 3e3, 2.0);
-    all[at::TRIM_UNIT] = of(20.0, 20.0, 2.0);
-    all[at::TRIM_GB] = of(1e6, 1e6, 2.0);
-    all
-}
-
-/// Priors of the parameters that the probes of the whole drive determine, in the order of
-/// `fit::whole::of`. Programs and reads are known better from other probes.
-#[must_use]
-pub fn sizes() -> [Prior; SIZES] {
-    let of = |median: f64, sigma: f64| Prior { median, sigma };
-    [of(95.0, 0.35), of(3.5e6, 0.45), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0), MAP]
+    PARAMETERS.map(|one| if reported.full_duplex { one.pcie } else { one.sata })
 }
 
 /// Share of drives with only part of the map in memory: 7 of the 36 measured models
 /// (drives/measured) are DRAM-less NVMe drives.
 const WITHOUT_MEMORY: f64 = 0.2;
-/// Map memory of DRAM-less drives in the host or the controller, as `Hidden::map_ppm`. Our
-/// estimate, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
-const MAP: Prior = Prior { median: 100.0, sigma: 0.8 };
 /// Limits of the sampled map memory. Less would be visible to the small probes.
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
-
-/// Samples the map memory of a DRAM-less drive.
-pub fn map_ppm(random: &mut Stream) -> u32 {
-    random.log_normal(MAP.median, MAP.sigma).clamp(MAP_PPM.0, MAP_PPM.1) as u32
-}
 
 /// Victim selection policies and the number of drives in ten that use each.
 pub const VICTIMS: [(VictimPolicy, f64); 4] =
@@ -116,32 +118,54 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &ReportedProperties) ->
     let slc = |direct: f64| rarity_of_bits(hidden.bits_per_cell, true) + either(hidden.slc_direct, direct);
     less(victim)
         + either(hidden.separate_gc, 0.7)
-        + either(hidden.map_ppm > 0, WITHOUT_MEMORY)
+        + either(hidden.maps_in_part, WITHOUT_MEMORY)
         + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
 }
 
-/// Samples the properties that small probes cannot identify. `slc` determines the bits per
-/// cell: SLC caches exist for cells of three or more bits.
-pub fn hidden(random: &mut Stream, reported: &ReportedProperties, slc: bool) -> HiddenProperties {
+/// Samples the properties that small probes cannot identify. SLC caches exist for cells of three
+/// or more bits.
+#[must_use]
+pub fn with_hidden_drawn(mut candidate: Candidate, random: &mut Stream, reported: &ReportedProperties) -> Candidate {
+    let slc = candidate.kind.slc;
     let [few, many] = bits(slc);
-    let bits = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
-    let least = 1000 * random.between(5, 25) as u32;
-    let most = if random.chance(0.5) { least } else { least + 1000 * random.between(20, 150) as u32 };
+    let bits_per_cell = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
+    let least = 1000 * random.between(5, 25);
+    let slc_shrinks = !random.chance(0.5);
+    let more = if slc_shrinks { 1000.0 * random.between(20, 150) as f64 } else { PARAMETERS[at::SLC_MORE].sata.median };
+    let spare = libm::floor(random.log_normal(95.0, 0.35).clamp(70.0, 280.0));
+    let pages_per_block = PAGES[random.below(PAGES.len() as u64) as usize];
+    let erase = libm::floor(random.log_normal(if reported.full_duplex { 4e6 } else { 3e6 }, 0.45));
+    let slc_direct = reported.full_duplex || random.chance(0.6);
+    let victim = match random.below(10) {
+        0..=6 => VictimPolicy::Greedy,
+        7 => VictimPolicy::CostBenefit,
+        8 => VictimPolicy::Fifo,
+        _ => VictimPolicy::DChoices(8),
+    };
+    let separate_gc = random.chance(0.7);
+    let maps_in_part = random.chance(WITHOUT_MEMORY);
+    let map = PARAMETERS[at::MAP].sata;
+    let map = if maps_in_part { random.log_normal(map.median, map.sigma).clamp(MAP_PPM.0, MAP_PPM.1) } else { map.median };
+    for (number, value) in
+        [(at::SPARE, spare), (at::ERASE, erase), (at::SLC_LEAST, least as f64), (at::SLC_MORE, more), (at::MAP, libm::floor(map))]
+    {
+        candidate.logs[number] = libm::log(value);
+    }
+    candidate.hidden = HiddenProperties { bits_per_cell, pages_per_block, slc_shrinks, slc_direct, victim, separate_gc, maps_in_part };
+    candidate
+}
+
+/// The commonest discrete hidden properties.
+#[must_use]
+pub const fn common(slc: bool) -> HiddenProperties {
     HiddenProperties {
-        over_provisioning_permille: random.log_normal(95.0, 0.35).clamp(70.0, 280.0) as u32,
-        bits_per_cell: bits,
-        pages_per_block: PAGES[random.below(PAGES.len() as u64) as usize],
-        erase_ns: random.log_normal(if reported.full_duplex { 4e6 } else { 3e6 }, 0.45) as u64,
-        slc_ppm: (least, most),
-        slc_direct: reported.full_duplex || random.chance(0.6),
-        victim: match random.below(10) {
-            0..=6 => VictimPolicy::Greedy,
-            7 => VictimPolicy::CostBenefit,
-            8 => VictimPolicy::Fifo,
-            _ => VictimPolicy::DChoices(8),
-        },
-        separate_gc: random.chance(0.7),
-        map_ppm: if random.chance(WITHOUT_MEMORY) { map_ppm(random) } else { 0 },
+        bits_per_cell: bits(slc)[0],
+        pages_per_block: PAGES[1],
+        slc_shrinks: false,
+        slc_direct: true,
+        victim: VictimPolicy::Greedy,
+        separate_gc: true,
+        maps_in_part: false,
     }
 }
 
@@ -199,7 +223,7 @@ pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
     let chances = chances(pcie);
     let slc = random.chance(chances.slc);
     let mut logs = [0.0; NUMBERS];
-    for (log, prior) in logs.iter_mut().zip(priors(reported)) {
+    for (log, prior) in logs.iter_mut().zip(priors(reported)).take(OF_SMALL_PROBES) {
         *log = libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
     // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far longer.
@@ -232,7 +256,7 @@ pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
         trim_bytes_min: if random.chance(0.7) { 0 } else { 8192 << random.below(5) },
         trim_alignment_bytes: if random.chance(0.8) { 0 } else { unit_bytes * 2 },
     };
-    programs_as_bits(Candidate { kind, logs, hidden: hidden(random, reported, slc) })
+    programs_as_bits(with_hidden_drawn(Candidate { kind, logs, hidden: common(slc) }, random, reported))
 }
 
 #[cfg(test)]

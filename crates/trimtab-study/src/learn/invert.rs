@@ -2,10 +2,9 @@
 
 pub mod whole;
 
-use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, at};
+use super::candidate::{Candidate, DriveKind, OF_SMALL_PROBES, at};
 use super::classes;
 use super::probes::{Findings, ProbePlan, burst, random_writes};
-use trimtab_drive::rng::Stream;
 
 /// Default unit of TRIM commands, pieces and mapping.
 const UNIT_DEFAULT: u64 = 4096;
@@ -18,7 +17,6 @@ pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 #[must_use]
 pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     let reported = &plan.reported;
-    let mut random = Stream::new(plan.seed, "typical");
     let mut logs = classes::priors(reported).map(|prior| libm::log(prior.median));
     let mut set = |number: usize, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
@@ -47,13 +45,8 @@ pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
-    // The common case: no small probe can identify the map memory, and studies use the best drive.
-    let mut hidden = HiddenProperties { map_ppm: 0, separate_gc: true, ..classes::hidden(&mut random, reported, kind.slc) };
-    if kind.slc {
-        // The common case, which also sets the program times behind the cache.
-        hidden.bits_per_cell = classes::bits(true)[0];
-    }
-    Candidate { kind, logs, hidden }
+    // The commonest hidden properties: no small probe shows them, and studies use the best drive.
+    Candidate { kind, logs, hidden: classes::common(kind.slc) }
 }
 
 struct HostEstimate {
@@ -175,4 +168,4 @@ fn trim_costs(found: &Findings, plan: &ProbePlan, host: &HostEstimate, unit: u64
     [(at::TRIM_COMMAND, command), (at::TRIM_RANGE, each), (at::TRIM_UNIT, mapped), (at::TRIM_GB, gb)]
 }
 
-const _: () = assert!(NUMBERS == 18, "a new number needs an inversion, or a comment why it has none");
+const _: () = assert!(OF_SMALL_PROBES == 18, "a new number needs an inversion, or a comment why it has none");

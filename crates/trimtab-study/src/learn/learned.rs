@@ -5,7 +5,7 @@ use super::fit::{self, CandidateEvaluator, FitResult, OF_THE_RIGHT_KIND};
 use super::lab::ProbeSession;
 use super::probes::whole::{ProbeRegion, SIZE};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
-use super::{Budget, Observation, Observer, ReportedProperties, classes, summary};
+use super::{Budget, Observation, Observer, ReportedProperties, summary};
 use crate::study::small::SmallDrive;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -100,11 +100,7 @@ impl LearnMeasurements {
     /// Fits drives to the measurements: first to the small probes, then to the whole drive.
     /// Returns `None` if stopped, or if no candidate could be tried.
     pub fn fitted(&self, tries: &dyn CandidateEvaluator, observer: &mut dyn Observer) -> Option<FitResult> {
-        let fitted = fit::fit(&self.found, &self.plan, tries, observer)?;
-        match &self.whole {
-            Some(found) => fit::whole::refine(&fitted, (&self.found, found), &self.plan, tries, observer),
-            None => Some(FitResult { best: classes::programs_as_bits(fitted.best.clone()), ..fitted }),
-        }
+        fit::fit(&self.found, self.whole.as_ref(), &self.plan, tries, observer)
     }
 
     /// All observations.
@@ -231,8 +227,8 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
             "only {explained} of {members} members are distinct drives; the rest are variants of them, in properties that no probe identifies"
         ));
     }
-    let in_part = fitted.members.iter().filter(|one| one.hidden.map_ppm > 0).count();
-    if in_part > 0 && fitted.best.hidden.map_ppm == 0 {
+    let in_part = fitted.members.iter().filter(|one| one.hidden.maps_in_part).count();
+    if in_part > 0 && !fitted.best.hidden.maps_in_part {
         let hint = if fitted.whole.is_none() { "; the probe 'map' (--budget full) can decide this" } else { "" };
         doubts.push(format!(
             "{in_part} of {members} members keep only part of the map in memory, like DRAM-less drives: access to the whole drive is slower on these{hint}"
@@ -286,7 +282,6 @@ mod tests {
             tried: 1,
             rejected: 0,
             kinds: Vec::new(),
-            families: Vec::new(),
             whole: None,
         };
         let notes = vec!["it was warm".to_owned()];

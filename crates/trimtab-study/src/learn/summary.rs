@@ -1,9 +1,8 @@
 //! Parameters of an ensemble: estimate, interval and source of each figure.
 
 use super::Observation;
-use super::candidate::{Candidate, FIELDS, NUMBERS, at};
-use super::classes;
-use super::fit::whole::of as size;
+use super::candidate::{Candidate, OF_SMALL_PROBES, at};
+use super::classes::{self, PARAMETERS};
 use super::fit::{FitResult, OF_THE_RIGHT_KIND};
 use super::probes::{self, Probe, ProbePlan};
 use alloc::format;
@@ -19,7 +18,7 @@ const BOUNDED: f64 = 0.3;
 #[must_use]
 pub fn parameters(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let mut all: Vec<Parameter> =
-        (0..NUMBERS).filter(|number| fitted.best.kind.has(*number)).map(|number| of_number(fitted, plan, number)).collect();
+        (0..OF_SMALL_PROBES).filter(|number| fitted.best.has(*number)).map(|number| of_number(fitted, plan, number)).collect();
     if plan.reported.trim.is_none() {
         all.retain(|one| !one.field.starts_with("flash.trim"));
     }
@@ -48,12 +47,12 @@ pub fn bound<'a>(parameters: impl IntoIterator<Item = &'a mut Parameter>) {
 
 fn of_number(fitted: &FitResult, plan: &ProbePlan, number: usize) -> Parameter {
     let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
-    let same = fitted.members.iter().filter(|member| member.kind.has(number));
+    let same = fitted.members.iter().filter(|member| member.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
-    let nearly = nearly_as_good(fitted).iter().filter(|other| other.kind.has(number)).map(value);
+    let nearly = nearly_as_good(fitted).iter().filter(|other| other.has(number)).map(value);
     let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
     let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
-    let (low, known) = of_cost(FIELDS[number], (low, high), known);
+    let (low, known) = of_cost(PARAMETERS[number].field, (low, high), known);
     let may_be_none = match number {
         at::FLUSH => !tells_flushes(plan, fitted),
         at::STORED => is_a_block(high, plan.reported.logical_block_bytes, fitted.best.kind.unit_bytes),
@@ -61,12 +60,12 @@ fn of_number(fitted: &FitResult, plan: &ProbePlan, number: usize) -> Parameter {
     };
     let (low, known) = if may_be_none && known != Known::Typical { (0, Known::Bounded) } else { (low, known) };
     Parameter {
-        field: FIELDS[number].to_string(),
+        field: PARAMETERS[number].field.to_string(),
         estimate: value(&fitted.best),
         low,
         high,
         known,
-        source: source(known, FIELDS[number], plan),
+        source: source(known, PARAMETERS[number].field, plan),
     }
 }
 
@@ -230,35 +229,35 @@ fn of_hidden(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
     let mut all = alloc::vec![
         drawn(fitted, plan, "flash.geometry.bits_per_cell", None, |one| one.hidden.bits_per_cell.into()),
-        drawn(fitted, plan, "flash.nand.erase_ns", Some(size::ERASE), |one| one.hidden.erase_ns),
-        drawn(fitted, plan, SPARE, Some(size::SPARE), |one| one.hidden.over_provisioning_permille.into()),
+        drawn(fitted, plan, "flash.nand.erase_ns", Some(at::ERASE), |one| libm::round(one.number(at::ERASE)) as u64),
+        drawn(fitted, plan, SPARE, Some(at::SPARE), |one| one.spare_permille().into()),
     ];
-    if fitted.best.hidden.map_ppm > 0 {
+    if fitted.best.hidden.maps_in_part {
         let memory = |one: &Candidate| one.map_bytes(plan.reported.capacity_bytes).unwrap_or(0);
-        all.push(drawn(fitted, plan, MAP, Some(size::MAP), memory));
+        all.push(drawn(fitted, plan, MAP, Some(at::MAP), memory));
     }
-    let (least, most) = fitted.best.hidden.slc_ppm;
+    let (least, most) = fitted.best.slc_ppm();
     if !fitted.best.kind.slc {
         return all;
     }
     if least == most {
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.fixed.bytes", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.1)));
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.fixed.bytes", Some(at::SLC_LEAST), |one| bytes(one.slc_ppm().1)));
     } else {
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_min", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.0)));
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_max", Some(size::SLC_MORE), |one| bytes(one.hidden.slc_ppm.1)));
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_min", Some(at::SLC_LEAST), |one| bytes(one.slc_ppm().0)));
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_max", Some(at::SLC_MORE), |one| bytes(one.slc_ppm().1)));
     }
     all
 }
 
-fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
+fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, number: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
     let like = |member: &&Candidate| match field {
-        MAP => member.hidden.map_ppm > 0,
+        MAP => member.hidden.maps_in_part,
         _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
     };
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
     // The erase time depends on the pages per block, in which members differ.
     let learned =
-        fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
+        number.map_or(0.0, |number| fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     // If its figures are unexplained, the parameter stands in for a property not modelled.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);

@@ -56,7 +56,7 @@ fn probed(spec: &DriveSpec, plan: &ProbePlan) -> (Findings, DriveTarget<alloc::b
 }
 
 fn learned(spec: &DriveSpec, plan: &ProbePlan) -> FitResult {
-    fit::fit(&probed(spec, plan).0, plan, &SequentialEvaluator, &mut ()).unwrap()
+    fit::fit(&probed(spec, plan).0, None, plan, &SequentialEvaluator, &mut ()).unwrap()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn fit_recovers_drive_unlike_its_class() {
         (at::TRIM_GB, 2.9e6, 0.1),
     ] {
         let off = fitted.best.number(number) / value - 1.0;
-        assert!(off.abs() < within, "{}: {}, {value} in truth", super::candidate::FIELDS[number], fitted.best.number(number));
+        assert!(off.abs() < within, "{}: {}, {value} in truth", super::classes::PARAMETERS[number].field, fitted.best.number(number));
     }
     assert_eq!(fitted.members.len(), fit::MEMBERS);
     assert!(fitted.misfit < 1.0, "{}", fitted.misfit);
@@ -241,24 +241,20 @@ fn probed_whole(spec: &DriveSpec, plan: &ProbePlan) -> Findings {
 }
 
 /// Finds spare space, which small probes cannot identify, on a fully written drive, and
-/// reports the source of each value. Also corrects a wrong kind: four times the dies with
-/// four times the program time look the same to the small probes.
+/// reports the source of each value.
 #[test]
 #[ignore = "a minute of processor time: make soak"]
-fn full_budget_finds_spare_space_and_kind() {
+fn full_budget_finds_spare_space() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan = ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
-    let before = fit::fit(&part, &plan, &SequentialEvaluator, &mut ()).unwrap();
+    let before = fit::fit(&part, None, &plan, &SequentialEvaluator, &mut ()).unwrap();
     plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
     let found = probed_whole(&spec, &plan);
-    let mut mistaken = before.clone();
-    mistaken.best.kind.dies_per_channel *= 4;
-    mistaken.best.logs[at::PROGRAM] += 2.0 * core::f64::consts::LN_2;
-    let after = fit::whole::refine(&mistaken, (&part, &found), &plan, &SequentialEvaluator, &mut ()).unwrap();
+    let after = fit::fit(&part, Some(&found), &plan, &SequentialEvaluator, &mut ()).unwrap();
     assert_eq!((after.best.kind.dies(), after.best.kind.row_bytes()), (before.best.kind.dies(), before.best.kind.row_bytes()));
     assert!(after.whole.unwrap().misfit < 0.1, "{:?}", after.whole);
-    let spare = after.best.hidden.over_provisioning_permille;
+    let spare = after.best.spare_permille();
     assert!((195..=225).contains(&spare), "{spare}");
     let of = |fitted: &FitResult| {
         let all = summary::parameters(fitted, &plan);
@@ -375,7 +371,7 @@ fn stopped_fit_returns_none() {
     let spec = drive(|_| {});
     let plan = plan(&spec, Budget::Small);
     let found = probed(&spec, &plan).0;
-    assert!(fit::fit(&found, &plan, &SequentialEvaluator, &mut Stopped).is_none());
+    assert!(fit::fit(&found, None, &plan, &SequentialEvaluator, &mut Stopped).is_none());
 }
 
 #[test]

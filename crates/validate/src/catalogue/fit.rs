@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::{Source, SourceKind};
 use trimtab_drive::{Command, Extent, model};
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_study::learn::candidate::{Candidate, DriveKind, FIELDS, HiddenProperties, NUMBERS, at};
+use trimtab_study::learn::candidate::{Candidate, DriveKind, HiddenProperties, OF_SMALL_PROBES, at};
 use trimtab_study::learn::fit::CandidateEvaluator;
 use trimtab_study::learn::fit::rates::{self, RateFit};
 use trimtab_study::learn::lab::ProbeSession;
@@ -227,18 +226,9 @@ fn start(measured: &CatalogueRates, plan: &ProbePlan, kind: DriveKind) -> Candid
     set(at::WRITE_OVERHEAD, 0.9e9 / rates[4].max(rates[5]));
     set(at::READ, (f64::from(kind.dies()) * 0.7e9 / rates[2]).clamp(20e3, 150e3));
     set(at::PROGRAM, f64::from(kind.dies()) * kind.row_bytes() as f64 * 1e9 / rates[3]);
+    set(at::ERASE, 4e6);
     let kind = DriveKind { trim_queued: plan.reported.full_duplex, ..kind };
-    let hidden = HiddenProperties {
-        over_provisioning_permille: 95,
-        bits_per_cell: 3,
-        pages_per_block: 768,
-        erase_ns: 4_000_000,
-        slc_ppm: (0, 0),
-        slc_direct: true,
-        victim: VictimPolicy::Greedy,
-        separate_gc: true,
-        map_ppm: 0,
-    };
+    let hidden = HiddenProperties { bits_per_cell: 3, pages_per_block: 768, ..classes::common(false) };
     Candidate { kind, logs, hidden }
 }
 
@@ -286,10 +276,10 @@ fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Sour
     .into_iter()
     .map(|(field, source)| (field.into(), source))
     .collect();
-    for number in (0..NUMBERS).filter(|number| !TRIMS.contains(number) && fitted.learned[*number] >= DETERMINED_MIN) {
+    for number in (0..OF_SMALL_PROBES).filter(|number| !TRIMS.contains(number) && fitted.learned[*number] >= DETERMINED_MIN) {
         let (least, most) = fitted.bounds[number];
         let text = format!("six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}");
-        all.insert(FIELDS[number].into(), of(SourceKind::Fitted, &text));
+        all.insert(classes::PARAMETERS[number].field.into(), of(SourceKind::Fitted, &text));
     }
     all
 }

@@ -2,7 +2,7 @@ use super::*;
 use trimtab_drive::shipped;
 use trimtab_drive::spec::file;
 use trimtab_drive::spec::source::SourceKind;
-use trimtab_study::learn::candidate::{FIELDS, at};
+use trimtab_study::learn::candidate::at;
 use trimtab_study::learn::classes;
 
 /// Refits two drives; `make catalogue` refits all.
@@ -74,7 +74,7 @@ fn priors_of_pcie_drives_agree_with_the_catalogue() {
     for number in [at::RATE, at::OVERHEAD, at::WRITE_OVERHEAD, at::READ] {
         let drives = shipped::MEASURED.iter().map(|text| file::parse(text).unwrap());
         let fitted = drives.filter(|drive| drive.spec.interface.full_duplex).filter_map(|drive| {
-            let fitted = drive.sources.get(FIELDS[number]).is_some_and(|source| source.kind == SourceKind::Fitted);
+            let fitted = drive.sources.get(classes::PARAMETERS[number].field).is_some_and(|source| source.kind == SourceKind::Fitted);
             let flash = drive.spec.flash()?;
             let interface = &drive.spec.interface;
             let value = match number {
@@ -93,7 +93,7 @@ fn priors_of_pcie_drives_agree_with_the_catalogue() {
         assert!(
             fitted.len() >= 15 && off < 0.25 && libm::fabs(prior.sigma - sigma) < 0.25,
             "{}: {:.3e}, {sigma:.2}",
-            FIELDS[number],
+            classes::PARAMETERS[number].field,
             libm::exp(mean)
         );
     }

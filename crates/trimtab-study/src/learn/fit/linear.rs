@@ -27,8 +27,8 @@ impl Matrix {
         self.values.chunks(self.size).map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
     }
 
-    /// The lower Cholesky factor; `None` if the matrix is not positive definite.
-    fn root(&self) -> Option<Vec<f64>> {
+    /// The lower Cholesky factor, row by row; `None` if the matrix is not positive definite.
+    pub(super) fn root(&self) -> Option<Vec<f64>> {
         let size = self.size;
         let mut root = vec![0.0; size * size];
         for row in 0..size {

@@ -1,14 +1,14 @@
 //! Fits the numbers of given kinds to a few published rates, without probes.
 
-use super::{CandidateEvaluator, FitProblem, Point, ProbeFunction, Trials, explained_by};
+use super::local::ROUNDS;
+use super::part::SmallProbes;
+use super::{CandidateEvaluator, ProbeFunction, Problem, Trials};
 use crate::learn::candidate::{Candidate, NUMBERS};
-use crate::learn::classes;
 use crate::learn::probes::{Findings, ProbePlan};
 use alloc::vec::Vec;
 
 /// Kinds that are fitted, out of all that are evaluated.
 const FITTED: usize = 8;
-const ROUNDS: u32 = 8;
 /// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
@@ -36,23 +36,14 @@ pub fn fit(
     tries: &dyn CandidateEvaluator,
 ) -> Option<RateFit> {
     let mut observer = ();
-    let trials = Trials { tries, observer: &mut observer, tried: 0 };
-    let mut problem = FitProblem { plan, found, priors: classes::priors(&plan.reported), trials, show, loose: 1.0 };
-    let mut points: Vec<Point> = problem.try_all(kinds)?.into_iter().flatten().collect();
-    points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    points.truncate(FITTED);
+    let space = SmallProbes::new(plan, show);
+    let mut problem = Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });
     let mut fitted = Vec::new();
-    for point in points {
+    for point in problem.in_order(kinds)?.into_iter().take(FITTED) {
         fitted.push(problem.improve(point, ROUNDS)?);
     }
     let best = fitted.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?;
-    let slopes = problem.slopes(&best)?;
-    let spread = problem.spread(&best.candidate, &slopes)?;
-    let learned = problem.learned(&best.candidate, &spread);
-    let bounds = core::array::from_fn(|number| {
-        let off = NINE_OF_TEN * libm::sqrt(spread.at(number, number).max(0.0));
-        (libm::exp(best.candidate.logs[number] - off), libm::exp(best.candidate.logs[number] + off))
-    });
-    let (misfit, _) = explained_by(found, &best.shown);
+    let (learned, bounds) = (problem.learned(&best)?, problem.bounds(&best, NINE_OF_TEN)?);
+    let (misfit, ..) = problem.explained_by(&best.shown);
     Some(RateFit { misfit, learned, bounds, best: best.candidate, shown: best.shown })
 }

@@ -19,7 +19,7 @@ pub fn invert(known: &Candidate, found: &Findings, plan: &ProbePlan) -> Candidat
     let mut to = known.clone();
     let share = plan.whole.map_or(1.0, |whole| whole.bytes as f64 / whole.of.max(1) as f64);
     if let Some(onset) = onset(&figures(found, "collected ")) {
-        to.hidden.over_provisioning_permille = (onset * share * 1000.0 + KEPT_PERMILLE).clamp(40.0, 600.0) as u32;
+        to.logs[at::SPARE] = libm::log((onset * share * 1000.0 + KEPT_PERMILLE).clamp(40.0, 600.0));
     }
     if known.kind.slc {
         slc(&mut to, found, share);
@@ -29,15 +29,15 @@ pub fn invert(known: &Candidate, found: &Findings, plan: &ProbePlan) -> Candidat
 
 fn slc(to: &mut Candidate, found: &Findings, share: f64) {
     let (fill, burst) = (figures(found, "fill "), figures(found, "after a long rest "));
-    let ppm = |pieces: f64, of: f64| (pieces * of * share * 1e6).clamp(1000.0, 400_000.0) as u32;
+    let ppm = |pieces: f64, of: f64| (pieces * of * share * 1e6).clamp(1000.0, 400_000.0);
     let most = knee(&fill).map(|pieces| ppm(pieces, 1.0 / FILL_PIECES as f64));
     let least = knee(&burst).map(|pieces| ppm(pieces, 1.0 / (8 * BURST_PIECES) as f64));
-    to.hidden.slc_ppm = match (least, most) {
-        (Some(least), Some(most)) if f64::from(most) > SHRINKS * f64::from(least) => (least, most),
-        (_, Some(most)) => (most, most),
-        (Some(least), None) => (least, least),
-        (None, None) => to.hidden.slc_ppm,
-    };
+    to.hidden.slc_shrinks = least.zip(most).is_some_and(|(least, most)| most > SHRINKS * least);
+    let smallest = if to.hidden.slc_shrinks { least } else { most.or(least) };
+    if let Some(smallest) = smallest {
+        to.logs[at::SLC_LEAST] = libm::log(smallest);
+        to.logs[at::SLC_MORE] = libm::log((most.unwrap_or(smallest) - smallest).max(smallest / 2.0));
+    }
     // Each die programs native rows in turn behind the cache, and in addition if it is emptied
     // first.
     if let Some(slow) = fill.last().filter(|_| most.is_some()) {

@@ -58,6 +58,8 @@ struct TestExtent {
 struct Recovered {
     seed: u64,
     misfit: f64,
+    /// Candidates tried.
+    tried: u32,
     /// Misfit of the true drive, run as a candidate; NaN if impossible.
     misfit_of_truth: f64,
     /// Misfits of the found and the true drive for the whole-drive figures.
@@ -106,20 +108,21 @@ fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let spec = truth.spec("truth", "drawn at random", &reported);
     let mut plan = ProbePlan::new(asked.budget, reported, ProbePlan::write_limit(reported.capacity_bytes), 1)?;
     let found = probed(&spec, &plan)?;
-    let mut fitted = fit::fit(&found, &plan, &SequentialEvaluator, &mut ())?;
-    let (mut misfit_of_whole, mut worst_of_whole) = (f64::NAN, String::new());
-    if asked.budget == Budget::Full {
+    let of_whole = if asked.budget == Budget::Full {
         plan.whole = Some(ProbeRegion::all(reported.capacity_bytes));
-        let of_whole = probed_whole(&spec, &plan)?;
-        misfit_of_whole = misfit_of_whole_of(&truth, &of_whole, &plan);
-        fitted = fit::whole::refine(&fitted, (&found, &of_whole), &plan, &SequentialEvaluator, &mut ())?;
-        worst_of_whole = format!("; worst {}", worst(&fitted.best, &of_whole, &plan));
-    }
+        Some(probed_whole(&spec, &plan)?)
+    } else {
+        None
+    };
+    let fitted = fit::fit(&found, of_whole.as_ref(), &plan, &SequentialEvaluator, &mut ())?;
+    let misfit_of_whole = of_whole.as_ref().map_or(f64::NAN, |found| misfit_of_whole_of(&truth, found, &plan));
+    let worst_of_whole = of_whole.map_or_else(String::new, |found| format!("; worst {}", worst(&fitted.best, &found, &plan)));
     let members: Vec<(DriveSpec, u64)> = fitted.members.iter().map(|one| (one.spec("member", "member", &reported), 5)).collect();
     let (measured, predicted, policies) = measure_and_predict(&spec, &members, ResidualDeviation::of(&fitted), asked)?;
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
+        tried: fitted.tried,
         misfit_of_truth: misfit_of(&truth, &found, &plan),
         misfit_of_whole: (fitted.whole.map_or(f64::NAN, |whole| whole.misfit), misfit_of_whole),
         explained: fitted.explained,
@@ -175,6 +178,7 @@ fn by_itself(seed: u64, asked: TestExtent) -> Option<Recovered> {
     Some(Recovered {
         seed,
         misfit: 0.0,
+        tried: 0,
         misfit_of_truth: 0.0,
         misfit_of_whole: (0.0, 0.0),
         explained: members.len() as u32,
@@ -238,16 +242,21 @@ fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> Str
         return String::new();
     }
     let (a, b) = (&truth.hidden, &found.hidden);
-    let mut all = std::vec![format!("spare {} for {}", b.over_provisioning_permille, a.over_provisioning_permille)];
+    let mut all = std::vec![format!("spare {} for {}", found.spare_permille(), truth.spare_permille())];
     if truth.kind.slc {
         all.push(format!(
             "slc {:?} for {:?}, direct {} for {}, bits {} for {}",
-            b.slc_ppm, a.slc_ppm, b.slc_direct, a.slc_direct, b.bits_per_cell, a.bits_per_cell
+            found.slc_ppm(),
+            truth.slc_ppm(),
+            b.slc_direct,
+            a.slc_direct,
+            b.bits_per_cell,
+            a.bits_per_cell
         ));
         all.push(format!("program {:.2} times", found.number(at::PROGRAM) / truth.number(at::PROGRAM)));
     }
-    if (a.map_ppm, b.map_ppm) != (0, 0) {
-        all.push(format!("map {} for {}", b.map_ppm, a.map_ppm));
+    if (truth.map_ppm(), found.map_ppm()) != (0, 0) {
+        all.push(format!("map {} for {}", found.map_ppm(), truth.map_ppm()));
     }
     if (a.victim, a.separate_gc) != (b.victim, b.separate_gc) {
         all.push(format!("{:?} {} for {:?} {}", b.victim, b.separate_gc, a.victim, a.separate_gc));
@@ -412,8 +421,8 @@ fn tell_one(one: &Recovered) {
         }
     }
     println!(
-        "seed {}: misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
-        one.seed, one.misfit, one.misfit_of_truth, one.misfit_of_whole.0, one.misfit_of_whole.1, one.explained, one.otherwise
+        "seed {}: {} candidates, misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
+        one.seed, one.tried, one.misfit, one.misfit_of_truth, one.misfit_of_whole.0, one.misfit_of_whole.1, one.explained, one.otherwise
     );
 }
 

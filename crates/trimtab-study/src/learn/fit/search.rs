@@ -1,0 +1,232 @@
+//! The global search: draws kinds of drives, fits the best, and follows single changes of these.
+
+use super::Problem;
+use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
+use crate::learn::candidate::{Candidate, NUMBERS};
+use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
+
+/// Rounds of draws and climbs at most. One takes about 1,500 candidates of the small probes, 6 s.
+const ROUNDS: u32 = 4;
+/// Mean squared residual below which a drive explains the figures: a seventh of their errors.
+const EXPLAINED: f64 = 0.02;
+/// Most changes of a drawn drive: dies, rows and one other property.
+const CHANGES_MAX: u64 = 3;
+/// Smallest and largest distance of draws from a point, in standard deviations of what the figures
+/// leave open.
+const DISTANCE: (f64, f64) = (0.1, 3.0);
+/// Kinds that are fitted after a draw, and neighbours that are adapted in a climb: about a third of
+/// the arrangements.
+const FITTED: usize = 24;
+/// Kinds that are fitted to the end; also families, and starts, around which drives are drawn.
+const BEST: usize = 4;
+/// Kinds whose neighbours are tried in each round.
+const CLIMBS: u32 = 8;
+/// Neighbours of each that are fitted, with as many rounds.
+const NEIGHBOURS: u32 = 2;
+/// Excess cost of a kind that is about as good: as likely as the best in one of 90 cases.
+const PROMISING: f64 = 9.0;
+/// Largest excess cost of a kind that still explains the figures: one of a thousand.
+const EXCESS_MAX: f64 = 14.0;
+/// Most kinds that are returned. Each needs its own slopes in an ensemble.
+const KINDS_MAX: usize = 12;
+
+/// A kind with its best numbers so far.
+struct Kind {
+    point: Point,
+    fitted: bool,
+    climbed: bool,
+}
+
+impl Problem<'_> {
+    /// The best point, and the best of each other kind that explains the figures nearly as well.
+    pub(super) fn search(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
+        let mut random = Stream::new(self.seed, "search");
+        let mut all: Vec<Kind> = Vec::new();
+        let drawn: Vec<Candidate> = (0..self.space.draws()).map(|nth| self.changed(&starts[nth % starts.len()], &mut random)).collect();
+        let mut points = self.in_order(starts)?;
+        let mut starts = points.clone();
+        starts.truncate(BEST);
+        points.extend(self.in_order(drawn)?);
+        sort(&mut points);
+        for round in 0..ROUNDS {
+            points.retain(|point| {
+                let known = all.iter().find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate));
+                known.is_none_or(|known| point.cost < known.point.cost)
+            });
+            for point in self.best_of_many(points)? {
+                self.add(&mut all, point, true);
+            }
+            self.climb(&mut all)?;
+            if round == 0 {
+                self.allow_for_chance(&mut all)?;
+            }
+            if self.is_explained(&all)? {
+                break;
+            }
+            let around: Vec<Point> = self.best_of_families(&all).into_iter().take(BEST).chain(&starts).cloned().collect();
+            points = self.drawn_around(&around, &mut random)?;
+        }
+        self.nearly_as_good(all)
+    }
+
+    /// Widens the errors of figures that vary with the seed: random victim selection, or a
+    /// completely full cache. The variation counts once for the probed drive and once for the
+    /// candidate.
+    fn allow_for_chance(&mut self, all: &mut [Kind]) -> Option<()> {
+        let best = least(all)?;
+        let others = self.space.with_other_seeds(&best.candidate).into_iter().filter(|shown| shown.len() == best.shown.len());
+        let shown: Vec<Vec<f64>> = core::iter::once(best.shown.clone()).chain(others).collect();
+        let count = shown.len() as f64;
+        for (nth, one) in self.found.observations.iter_mut().enumerate() {
+            let mean = shown.iter().map(|shown| shown[nth]).sum::<f64>() / count;
+            let squares: f64 = shown.iter().map(|shown| (shown[nth] - mean) * (shown[nth] - mean)).sum();
+            one.sigma = libm::sqrt(one.sigma * one.sigma + 2.0 * squares / (count - 1.0).max(1.0));
+        }
+        for kind in all {
+            kind.point.cost = self.cost(&kind.point.candidate, &kind.point.shown);
+        }
+        Some(())
+    }
+
+    /// True if one of the most promising kinds explains the figures.
+    fn is_explained(&self, all: &[Kind]) -> Option<bool> {
+        let least = least(all)?.cost;
+        let explains = |point: &Point| self.misfit(&point.shown) <= EXPLAINED * point.shown.len() as f64;
+        Some(all.iter().any(|one| one.point.cost < least + PROMISING && explains(&one.point)))
+    }
+
+    /// `from` with up to [`CHANGES_MAX`] changes.
+    fn changed(&self, from: &Candidate, random: &mut Stream) -> Candidate {
+        let mut to = from.clone();
+        for _ in 0..random.between(1, CHANGES_MAX) {
+            let mut neighbours = self.space.neighbours(&to);
+            if !neighbours.is_empty() {
+                to = neighbours.swap_remove(random.below(neighbours.len() as u64) as usize);
+            }
+        }
+        to
+    }
+
+    /// Draws drives around points, in the directions that the figures leave open, and adapts their
+    /// numbers.
+    fn drawn_around(&mut self, around: &[Point], random: &mut Stream) -> Option<Vec<Point>> {
+        let mut points = Vec::new();
+        for point in around {
+            let slopes = self.slopes(point)?;
+            let root = self.curvature(&point.candidate, &slopes, 0.0).inverse()?.root()?;
+            let drawn = (0..self.space.draws() / around.len()).map(|nth| {
+                let far = DISTANCE.0 * libm::pow(DISTANCE.1 / DISTANCE.0, random.unit());
+                let normal: Vec<f64> = (0..NUMBERS).map(|_| far * random.normal()).collect();
+                let moves: Vec<f64> = root.chunks(NUMBERS).map(|row| row.iter().zip(&normal).map(|(a, b)| a * b).sum()).collect();
+                let moved = self.moved(&point.candidate, &moves);
+                if nth % 2 == 0 { moved } else { self.changed(&moved, random) }
+            });
+            let drawn = drawn.collect();
+            let drawn = self.in_order(drawn)?;
+            points.extend(self.adapt(drawn, &slopes)?);
+        }
+        sort(&mut points);
+        Some(points)
+    }
+
+    /// Fits the best of many points, first those of different families, step by step.
+    fn best_of_many(&mut self, all: Vec<Point>) -> Option<Vec<Point>> {
+        let mut kinds: Vec<Kind> = Vec::new();
+        for point in all {
+            self.add(&mut kinds, point, false);
+        }
+        let firsts: Vec<Point> = self.best_of_families(&kinds).into_iter().cloned().collect();
+        let rest = kinds.into_iter().map(|kind| kind.point);
+        let rest = rest.filter(|point| !firsts.iter().any(|first| self.space.is_same_kind(&first.candidate, &point.candidate)));
+        let best: Vec<Point> = firsts.iter().cloned().chain(rest).take(FITTED).collect();
+        let mut begun = Vec::new();
+        for point in best {
+            begun.push(self.improve(point, 1)?);
+        }
+        sort(&mut begun);
+        let mut fitted = Vec::new();
+        for (nth, point) in begun.into_iter().enumerate() {
+            fitted.push(if nth < BEST { self.improve(point, STEPS)? } else { point });
+        }
+        Some(fitted)
+    }
+
+    /// Tries the neighbours of the most promising kinds.
+    fn climb(&mut self, all: &mut Vec<Kind>) -> Option<()> {
+        for turn in 0..CLIMBS {
+            let Some(next) = self.next(all, turn % 2 == 1) else { break };
+            let point = self.improve(all[next].point.clone(), STEPS)?;
+            (all[next].fitted, all[next].climbed) = (true, true);
+            all[next].point = point.clone();
+            let slopes = self.slopes(&point)?;
+            let mut near = self.in_order(self.space.neighbours(&point.candidate))?;
+            near.truncate(FITTED);
+            for (nth, neighbour) in self.adapt(near, &slopes)?.into_iter().enumerate() {
+                let neighbour = if nth < NEIGHBOURS as usize { self.improve(neighbour, NEIGHBOURS)? } else { neighbour };
+                self.add(all, neighbour, false);
+            }
+        }
+        Some(())
+    }
+
+    /// The next kind to climb from: the best, or the best of a family without a turn. Only the best
+    /// if the figures are explained.
+    fn next(&self, all: &[Kind], other_family: bool) -> Option<usize> {
+        let family = |kind: &Kind| self.space.family(&kind.point.candidate);
+        let had_a_turn = |of: usize| all.iter().any(|one| one.climbed && family(one) == of);
+        let cheapest = |a: &(usize, &Kind), b: &(usize, &Kind)| a.1.point.cost.total_cmp(&b.1.point.cost);
+        let open = || all.iter().enumerate().filter(|(_, one)| !one.climbed);
+        let next = if self.is_explained(all)? {
+            all.iter().enumerate().min_by(cheapest).filter(|(_, best)| !best.climbed)
+        } else if other_family {
+            open().filter(|(_, one)| !had_a_turn(family(one))).min_by(cheapest)
+        } else {
+            open().min_by(cheapest)
+        };
+        next.map(|(nth, _)| nth)
+    }
+
+    /// Records a kind, or better numbers for it.
+    fn add(&self, all: &mut Vec<Kind>, point: Point, fitted: bool) {
+        match all.iter_mut().find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate)) {
+            Some(known) if known.point.cost > point.cost => {
+                known.climbed &= known.point.cost - point.cost < GAIN_MIN;
+                known.point = point;
+            }
+            Some(_) => {}
+            None => all.push(Kind { point, fitted, climbed: false }),
+        }
+    }
+
+    /// The best point of each family, the best first.
+    fn best_of_families<'a>(&self, all: &'a [Kind]) -> Vec<&'a Point> {
+        let mut points: Vec<&Point> = all.iter().map(|one| &one.point).collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut firsts: Vec<&Point> = Vec::new();
+        for point in points {
+            if !firsts.iter().any(|known| self.space.family(&known.candidate) == self.space.family(&point.candidate)) {
+                firsts.push(point);
+            }
+        }
+        firsts
+    }
+
+    /// The kinds that explain the figures nearly as well as the best, fitted, the best first.
+    fn nearly_as_good(&mut self, all: Vec<Kind>) -> Option<Vec<Point>> {
+        let most = least(&all)?.cost + EXCESS_MAX;
+        let mut kinds: Vec<Kind> = all.into_iter().filter(|kind| kind.point.cost < most).collect();
+        kinds.sort_by(|a, b| a.point.cost.total_cmp(&b.point.cost));
+        kinds.truncate(KINDS_MAX);
+        let mut points = Vec::new();
+        for kind in kinds {
+            points.push(if kind.fitted { kind.point } else { self.improve(kind.point, 1)? });
+        }
+        sort(&mut points);
+        Some(points)
+    }
+}
+
+fn least(all: &[Kind]) -> Option<&Point> {
+    all.iter().map(|kind| &kind.point).min_by(|a, b| a.cost.total_cmp(&b.cost))
+}
