@@ -324,7 +324,7 @@ fn answers_ten_questions(screen: &str, columns: usize) {
     let answers = ["USE ", "Rule ", "4K writes", "stall, ms", "MODELLED", "no other assumptions were tested", "First trimtab doctor"];
     let commands = ["--dry-run", "Undo trimtab apply --undo", "Report "];
     // Narrow screens leave these to --details.
-    let more = ["Figures ", "(puts back the lines it changed in /etc; stops no daemon)"].into_iter().filter(|_| columns >= 80);
+    let more = ["Figures ", "(puts back its lines in /etc; stops no daemon)"].into_iter().filter(|_| columns >= 80);
     for answer in answers.into_iter().chain(commands).chain(more) {
         assert!(flat.contains(answer), "'{answer}' is not on:\n{screen}");
     }

@@ -22,7 +22,7 @@ const TRIM_ARRIVES: &str = "does TRIM reach your drive?";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Behind the command that applies a policy.
-const PREVIEW: &str = "a preview; applies without --dry-run";
+const PREVIEW: &str = "preview only";
 /// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
 
@@ -327,7 +327,7 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
         }
     }
     if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
-        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "puts back the lines it changed in /etc; stops no daemon"));
+        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "puts back its lines in /etc; stops no daemon"));
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();

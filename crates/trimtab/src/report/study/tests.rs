@@ -126,7 +126,7 @@ fn screen_figures_follow_from_runs() {
     let shown = screen(&whole(), 80);
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     // Twice 153 ms are 306 ms; 5 drive-writes of a tenth a day are 50 days.
-    assert!(flat.contains("stall up to 306 ms; then by writes, wear"), "{shown}");
+    assert!(flat.contains("stall up to 306 ms; then writes, wear"), "{shown}");
     assert!(flat.contains("60 % full, 50 days, 10 % of the drive written a day"), "{shown}");
     assert!(shown.contains("USE  idle: the trimtab daemon trims"), "{shown}");
     assert!(flat.contains("same answer under 9 other assumptions, except with other TRIM costs: batched"), "{shown}");

@@ -448,7 +448,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("stall up to {}; then by writes, wear, simplicity; less than 5 % is a tie", seconds(limit_seconds))
+            format!("stall up to {}; then writes, wear, simplicity; below 5 % is a tie", seconds(limit_seconds))
         }
         Rule::GainsNothing => "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned(),
         Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
