@@ -68,7 +68,8 @@ pub fn priors(reported: &ReportedProperties) -> [Prior; NUMBERS] {
 /// Share of drives with only part of the map in memory: 7 of the 36 measured models
 /// (drives/measured) are DRAM-less NVMe drives.
 const WITHOUT_MEMORY: f64 = 0.2;
-/// Limits of the sampled map memory. Less would be visible to the small probes.
+/// Limits of the sampled map memory. Less would be visible to the small probes. Its prior is our
+/// estimate, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
 
 /// Victim selection policies and the number of drives in ten that use each.
