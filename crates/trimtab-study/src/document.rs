@@ -338,34 +338,51 @@ pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
     }
 }
 
-/// Scatter plot points as a table. `number` formats the horizontal values; `height` formats
-/// the vertical ones, which appear below `heading`.
-pub fn dots_table(
-    chart: &Chart,
-    axes: &[String],
-    dots: &[ScatterPoint],
-    (heading, height): (&str, fn(f64) -> String),
-    number: fn(f64) -> String,
-) -> Table {
-    let mut header = vec!["policy", heading];
-    header.extend(axes.iter().map(String::as_str));
-    let mut table = Table::new(chart.title.clone(), &header);
-    for dot in dots {
-        table.row([dot.name.clone(), height(dot.y)].into_iter().chain(dot.x.iter().map(|x| x.map_or_else(String::new, number))));
+impl Chart {
+    /// Lines over a number, with vertical marks.
+    pub fn lines(title: impl Into<String>, x_label: &str, y_label: &str, lines: Vec<ChartLine>, marks: Vec<Mark>) -> Self {
+        let kind = ChartKind::Lines { lines, marks };
+        Self { title: title.into(), x_label: x_label.to_owned(), y_label: y_label.to_owned(), kind }
     }
-    table
-}
 
-/// Bars as a table. `number` formats the values.
-pub fn bars_table(chart: &Chart, categories: &[String], series: &[(String, Vec<Option<f64>>)], number: fn(f64) -> String) -> Table {
-    let mut header = vec![chart.y_label.as_str()];
-    header.extend(series.iter().map(|(name, _)| name.as_str()));
-    let mut table = Table::new(chart.title.clone(), &header);
-    for (at, category) in categories.iter().enumerate() {
-        let values = series.iter().map(|(_, values)| values.get(at).copied().flatten().map_or_else(String::new, number));
-        table.row(core::iter::once(category.clone()).chain(values));
+    /// Groups of bars.
+    pub fn bars(title: impl Into<String>, y_label: &str, categories: Vec<String>, series: Vec<(String, Vec<Option<f64>>)>) -> Self {
+        let kind = ChartKind::Bars { categories, series };
+        Self { title: title.into(), x_label: String::new(), y_label: y_label.to_owned(), kind }
     }
-    table
+
+    /// The values as a table. `height` formats the vertical values, which appear below
+    /// `heading`; `number` formats the horizontal ones.
+    #[must_use]
+    pub fn table(&self, (heading, height): (&str, fn(f64) -> String), number: fn(f64) -> String) -> Table {
+        let cell = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(String::new, shown);
+        let header: Vec<&str> = match &self.kind {
+            ChartKind::Lines { .. } => vec!["series", &self.x_label, heading],
+            ChartKind::Dots { axes, .. } => ["policy", heading].into_iter().chain(axes.iter().map(String::as_str)).collect(),
+            ChartKind::Bars { series, .. } => core::iter::once(heading).chain(series.iter().map(|(name, _)| name.as_str())).collect(),
+        };
+        let mut table = Table::new(self.title.clone(), &header);
+        match &self.kind {
+            ChartKind::Lines { lines, marks } => {
+                for line in lines {
+                    line.points.iter().for_each(|(x, y)| table.row([line.name.clone(), number(*x), height(*y)]));
+                }
+                marks.iter().for_each(|mark| table.row([format!("mark: {}", mark.label), number(mark.x), String::new()]));
+            }
+            ChartKind::Dots { dots, .. } => {
+                for dot in dots {
+                    table.row([dot.name.clone(), height(dot.y)].into_iter().chain(dot.x.iter().map(|x| cell(*x, number))));
+                }
+            }
+            ChartKind::Bars { categories, series } => {
+                for (at, category) in categories.iter().enumerate() {
+                    let values = series.iter().map(|(_, values)| cell(values.get(at).copied().flatten(), height));
+                    table.row(core::iter::once(category.clone()).chain(values));
+                }
+            }
+        }
+        table
+    }
 }
 
 /// Latencies over time, shown in pairs.

@@ -18,7 +18,7 @@ use super::{Study, policy};
 use alloc::vec;
 use alloc::vec::Vec;
 pub use decision::Rule;
-use finding::{DeletingReason, Finding, RecommendationReason, UntestedPolicy};
+use finding::{Finding, RecommendationReason, UntestedPolicy};
 use serde::Serialize;
 use trimtab_sim::run::{Provenance, metrics};
 
@@ -146,12 +146,6 @@ impl<'a> Verdict<'a> {
     #[must_use]
     pub const fn policy(&self) -> Option<&'static str> {
         self.recommendation.policy()
-    }
-
-    /// Time of deleting without discards and with online discard.
-    #[must_use]
-    pub fn deleting(&self) -> Option<DeletingReason<'a>> {
-        reasons::deleting(&self.comparison, policy::NONE)
     }
 
     /// The policy that was run without a counted discard, if that prevents a recommendation.

@@ -6,7 +6,7 @@ use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Si
 use trimtab_sim::analysis::compare::{ComparisonVerdict, MATTERS_FROM, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_study::document::{Chart, ChartKind, Document, Section, SectionBlock, Table};
+use trimtab_study::document::{Chart, Document, Section, SectionBlock, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]
@@ -95,16 +95,9 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<SectionBlock> {
         let series = runs.iter().enumerate().map(|(at, (label, _))| {
             ((*label).to_owned(), picture.iter().map(|(_, values)| values[at].map(|value| value * scale)).collect())
         });
-        SectionBlock::Chart(Chart {
-            title: format!("Figures in {name}"),
-            x_label: String::new(),
-            y_label: name.to_owned(),
-            // One word per line below the bars.
-            kind: ChartKind::Bars {
-                categories: picture.iter().map(|(name, _)| without_unit(name).replace('.', " ")).collect(),
-                series: series.collect(),
-            },
-        })
+        // One word per line below the bars.
+        let categories = picture.iter().map(|(name, _)| without_unit(name).replace('.', " ")).collect();
+        SectionBlock::Chart(Chart::bars(format!("Figures in {name}"), name, categories, series.collect()))
     };
     pictures.into_iter().map(drawn).collect()
 }
@@ -149,8 +142,7 @@ fn describe(side: &Side<'_>, ids: &str) -> String {
 }
 
 fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow]) -> Table {
-    let interval = format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"));
-    let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), &interval, "verdict"]);
+    let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), &interval_heading(confidence), "verdict"]);
     for row in rows {
         table.row(cells(&row.name, row.unit, &row.comparison));
         if let Some(each) = &row.per_system {
@@ -160,7 +152,13 @@ fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow
     table
 }
 
-fn cells(name: &str, unit: Unit, comparison: &MetricComparison) -> [String; 6] {
+/// `95 % interval`.
+pub(super) fn interval_heading(confidence: f64) -> String {
+    format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"))
+}
+
+/// Name, both values, ratio, interval and verdict of a comparison.
+pub(super) fn cells(name: &str, unit: Unit, comparison: &MetricComparison) -> [String; 6] {
     [
         name.to_owned(),
         quantity(comparison.a, unit),
@@ -177,6 +175,7 @@ fn cells(name: &str, unit: Unit, comparison: &MetricComparison) -> [String; 6] {
 mod tests {
     use super::*;
     use trimtab_sim::run::{Better, Metric};
+    use trimtab_study::document::ChartKind;
 
     /// Regression: a picture of eight figures looked empty, because one of 30 s on both sides set
     /// the scale.

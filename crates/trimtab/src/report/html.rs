@@ -6,9 +6,9 @@ use super::layout::NOT_STEADY;
 use super::{page_data, palette, svg};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
-use trimtab_sim::run::{Severity, Warning};
+use trimtab_sim::run::Warning;
 use trimtab_study::document::{
-    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock, StudyAnswer, Table, bars_table, dots_table, thinned,
+    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock, StudyAnswer, Table, thinned,
 };
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -116,7 +116,7 @@ impl Page {
             SectionBlock::Text(text) | SectionBlock::Caption(text) => {
                 let _ = writeln!(html, "<p>{}</p>", prose(text));
             }
-            SectionBlock::Table(table) => write_table(html, table),
+            SectionBlock::Table(table) => write_table(html, table, false),
             SectionBlock::Chart(chart) => {
                 self.charts += 1;
                 let chart = prepared(chart);
@@ -212,7 +212,7 @@ fn write_answer(html: &mut String, answer: &StudyAnswer) {
         let (choice, meaning) = (escape(&what.choice), prose(&what.meaning));
         let _ = writeln!(html, "<p class=\"use\"><b>USE</b> <strong>{choice}</strong>{on}: {meaning}</p>");
     }
-    answer.table.iter().for_each(|table| write_stacking_table(html, table));
+    answer.table.iter().for_each(|table| write_table(html, table, true));
     html.push_str("<dl class=\"notes\">\n");
     for note in &answer.notes {
         let label = escape(&note.label);
@@ -243,22 +243,10 @@ const COLUMNS_PLAIN: usize = 9;
 /// Cells with more characters are text, which may wrap.
 const FIGURE_CHARS: usize = 50;
 
-fn write_table(html: &mut String, table: &Table) {
-    write_table_of(html, table, false);
-}
-
-/// A table whose rows become blocks on narrow screens, each figure after its column's name.
-fn write_stacking_table(html: &mut String, table: &Table) {
-    write_table_of(html, table, true);
-}
-
-/// The full heading of a column: `random writes/s 60 %`.
-fn names_of_column(table: &Table, at: usize) -> String {
-    let names = [table.groups.get(at), table.header.get(at)].into_iter().flatten();
-    names.map(String::as_str).filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
+/// A table. The rows of one that stacks become blocks on narrow screens, each figure after
+/// its column's name.
+fn write_table(html: &mut String, table: &Table, stacks: bool) {
+    let names = table.headings();
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
     let classes = [(table.header.len() > COLUMNS_PLAIN, "wide"), (stacks, "stack")];
@@ -268,8 +256,10 @@ fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
     let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>", escape(&table.caption));
     write_groups(html, table);
     html.push_str("<tr>");
-    for heading in &table.header {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", prose(heading));
+    let is_remark = |at: usize| table.remarks && at + 1 == table.header.len();
+    for (at, heading) in table.header.iter().enumerate() {
+        let class = if is_remark(at) { " class=\"text\"" } else { "" };
+        let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", prose(heading));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for (at, row) in table.rows.iter().enumerate() {
@@ -278,10 +268,10 @@ fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
             let marked = i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
             // The mark hangs to the right of its figure, so that digits stay aligned.
             let hung = if marked && !cell.ends_with(NOT_STEADY) { "<span class=\"hung\" aria-hidden=\"true\"></span>" } else { "" };
-            let is_text = cell.chars().count() > FIGURE_CHARS;
+            let is_text = is_remark(i) || cell.chars().count() > FIGURE_CHARS;
             let cell = format!("{}{hung}", prose(cell));
             let shade = i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
-            let of = if stacks { format!(" data-of=\"{}\"", escape(&names_of_column(table, i))) } else { String::new() };
+            let of = if stacks { format!(" data-of=\"{}\"", escape(&names[i])) } else { String::new() };
             let _ = match (i, shade) {
                 (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
                 (_, None) if is_text => write!(html, "<td class=\"text\"{of}>{cell}</td>"),
@@ -315,17 +305,8 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
     }
     html.push_str("<ul class=\"warnings\">\n");
     for warning in warnings {
-        let (class, word) = match warning.severity {
-            Severity::Note => ("note", "Note"),
-            Severity::Caution => ("caution", "Caution"),
-            Severity::Serious => ("serious", "Serious"),
-        };
-        let _ = writeln!(
-            html,
-            "<li class=\"{class}\"><strong>{word}:</strong> {} <code>{}</code></li>",
-            prose(&warning.text),
-            escape(&warning.code)
-        );
+        let (class, code) = (warning.severity.name(), escape(&warning.code));
+        let _ = writeln!(html, "<li class=\"{class}\"><strong>{class}:</strong> {} <code>{code}</code></li>", prose(&warning.text));
     }
     html.push_str("</ul>\n");
 }
@@ -334,22 +315,9 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     let title = prose(&chart.title);
     let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
     let _ = writeln!(html, "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
-    let linear = svg::draw(chart, false);
-    let logarithmic = matches!(chart.kind, ChartKind::Lines { .. }).then(|| svg::draw(chart, true)).flatten();
-    match (linear, logarithmic) {
-        (Some(linear), Some(logarithmic)) => {
-            let _ = writeln!(
-                html,
-                "<fieldset class=\"scale\"><legend>Scale</legend>\
-                 <input type=\"radio\" name=\"scale{number}\" id=\"log{number}\" class=\"log\" checked><label for=\"log{number}\">logarithmic</label> \
-                 <input type=\"radio\" name=\"scale{number}\" id=\"lin{number}\" class=\"lin\"><label for=\"lin{number}\">linear</label></fieldset>\n\
-                 <div class=\"plot plot-log\">{logarithmic}</div>\n<div class=\"plot plot-lin\">{linear}</div>"
-            );
-        }
-        (Some(only), None) | (None, Some(only)) => {
-            let _ = writeln!(html, "<div class=\"plot\">{only}</div>");
-        }
-        (None, None) => html.push_str("<p>There is nothing to draw.</p>\n"),
+    match svg::draw(chart, true).or_else(|| svg::draw(chart, false)) {
+        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
+        None => html.push_str("<p>There is nothing to draw.</p>\n"),
     }
     write_legend(html, chart);
     html.push_str("</div>\n");
@@ -367,7 +335,7 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
         }
     }
     let _ = writeln!(html, "<details class=\"numbers\"><summary>The numbers</summary>");
-    write_table(html, &numbers(chart));
+    write_table(html, &chart.table((&chart.y_label, plain), plain), false);
     html.push_str("</details>\n</figure>\n");
 }
 
@@ -467,26 +435,6 @@ fn write_legend(html: &mut String, chart: &Chart) {
     html.push_str("</ul>\n");
 }
 
-/// The data of a chart, as a table.
-fn numbers(chart: &Chart) -> Table {
-    match &chart.kind {
-        ChartKind::Lines { lines, marks } => {
-            let mut table = Table::new(chart.title.clone(), &["series", &chart.x_label, &chart.y_label]);
-            for line in lines {
-                for (x, y) in &line.points {
-                    table.row([line.name.clone(), plain(*x), plain(*y)]);
-                }
-            }
-            for mark in marks {
-                table.row([format!("mark: {}", mark.label), plain(mark.x), String::new()]);
-            }
-            table
-        }
-        ChartKind::Dots { axes, dots } => dots_table(chart, axes, dots, (&chart.y_label, plain), plain),
-        ChartKind::Bars { categories, series } => bars_table(chart, categories, series, plain),
-    }
-}
-
 /// A number for a table of data: up to six significant digits.
 fn plain(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
@@ -499,6 +447,7 @@ fn plain(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_sim::run::Severity;
     use trimtab_study::document::{ChartLine, Mark, Section};
 
     fn document(hostile: &str) -> Document {
@@ -564,6 +513,5 @@ mod tests {
             assert!(!found.contains(request), "{request}");
         }
         assert_eq!(html.matches("<figure ").count(), 2);
-        assert!(html.contains("logarithmic"));
     }
 }

@@ -3,7 +3,7 @@
 
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
-use trimtab_study::document::{Chart, ChartKind, Document, NoteKind, SectionBlock, StudyAnswer, Table, bars_table, dots_table, read_as};
+use trimtab_study::document::{Chart, ChartKind, Document, NoteKind, SectionBlock, StudyAnswer, Table, read_as};
 
 /// The whole document.
 pub fn render(document: &Document) -> String {
@@ -74,15 +74,14 @@ fn is_figures(table: &Table, column: usize) -> bool {
     column > 0 && cells.peek().is_some() && cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Bars become a table; lines have too many points.
+/// Marks and bars become a table; lines have too many points.
 fn of_chart(chart: &Chart) -> String {
     match &chart.kind {
         ChartKind::Lines { lines, .. } => {
             let names = lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("{}: {} (points: trimtab results export --series)\n", escaped(&chart.title), escaped(&names))
         }
-        ChartKind::Dots { axes, dots } => of_table(&dots_table(chart, axes, dots, read_as(&chart.y_label), three_digits)),
-        ChartKind::Bars { categories, series } => of_table(&bars_table(chart, categories, series, three_digits)),
+        ChartKind::Dots { .. } | ChartKind::Bars { .. } => of_table(&chart.table(read_as(&chart.y_label), three_digits)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::run::document as of_run;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
-use trimtab_study::document::{Chart, ChartKind, ChartLine, Document, Section, SectionBlock, Table};
+use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
 
 /// A report about one run. `trimtab results show` prints the rest.
 #[must_use]
@@ -34,12 +34,9 @@ pub fn document(run: &Run) -> Document {
     points.iter_mut().for_each(|point| point.1 /= scale);
     let mut blocks = vec![SectionBlock::Table(table)];
     if points.len() > 1 {
-        blocks.push(SectionBlock::Chart(Chart {
-            title: "Response time over throughput".to_owned(),
-            x_label: "operations/s achieved".to_owned(),
-            y_label: format!("mean response time, {unit}"),
-            kind: ChartKind::Lines { lines: vec![ChartLine { name: "response".to_owned(), points }], marks: Vec::new() },
-        }));
+        let (lines, y_label) = (vec![ChartLine { name: "response".to_owned(), points }], format!("mean response time, {unit}"));
+        let title = "Response time over throughput";
+        blocks.push(SectionBlock::Chart(Chart::lines(title, "operations/s achieved", &y_label, lines, Vec::new())));
     }
     if mean("ort").is_some() {
         blocks.push(SectionBlock::Text(format!(

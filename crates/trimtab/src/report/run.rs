@@ -38,9 +38,6 @@ pub fn document(run: &Run) -> Document {
 
 fn subtitle(run: &Run) -> Vec<String> {
     let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
-    let value = |key: &str| Field::find(&run.environment, key);
-    let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
-    place.dedup();
     let mut what = vec![settings.join(", ")];
     if run.provenance != Provenance::Entered {
         what.push(format!("seed {}", run.seed));
@@ -54,9 +51,8 @@ fn subtitle(run: &Run) -> Vec<String> {
         Provenance::Entered => "entered, not measured here".to_owned(),
     });
     what.push(instant(run.started_unix_ms));
-    let place = place.into_iter().map(str::to_owned);
     let joined = |parts: Vec<String>| parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
-    let mut lines = vec![joined(what), joined(place.collect())];
+    let mut lines = vec![joined(what), place(run)];
     lines.retain(|line| !line.is_empty());
     lines.extend(health(run));
     if run.systems > 1 {
@@ -66,6 +62,14 @@ fn subtitle(run: &Run) -> Vec<String> {
         lines.push("interrupted: figures cover the part until then".to_owned());
     }
     lines
+}
+
+/// The filesystem, the drive and the kernel, in one line.
+pub(super) fn place(run: &Run) -> String {
+    let keys = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"];
+    let mut place: Vec<&str> = keys.into_iter().filter_map(|key| Field::find(&run.environment, key)).collect();
+    place.dedup();
+    place.join("; ")
 }
 
 /// A setting in readable form; a structured value is summarised.
@@ -98,9 +102,9 @@ pub fn everything(run: &Run) -> Document {
         ("Discards", discards(&run.phases)),
         ("Parts of the latency", latency_parts(&run.phases)),
         ("Series in figures", series(&run.series)),
-        ("Settings", settings(&run.settings)),
-        ("Settings of the policy", settings(&run.policy_settings)),
-        ("Environment", fields(&run.environment)),
+        ("Settings", fields(&run.settings, readable)),
+        ("Settings of the policy", fields(&run.policy_settings, readable)),
+        ("Environment", fields(&run.environment, readable_place)),
         ("Made from", specification(&run.specification)),
     ];
     let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
@@ -116,19 +120,9 @@ pub fn instant(unix_ms: u64) -> String {
     timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
-fn settings(settings: &[Field]) -> Table {
+fn fields(fields: &[Field], readable: fn(&str, &str) -> String) -> Table {
     let mut table = Table::new("", &["what", "value"]);
-    for field in settings {
-        table.row([field.key.clone(), readable(&field.key, &field.value)]);
-    }
-    table
-}
-
-fn fields(fields: &[Field]) -> Table {
-    let mut table = Table::new("", &["what", "value"]);
-    for field in fields {
-        table.row([field.key.clone(), readable_place(&field.key, &field.value)]);
-    }
+    fields.iter().for_each(|field| table.row([field.key.clone(), readable(&field.key, &field.value)]));
     table
 }
 

@@ -3,7 +3,7 @@
 use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
-use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, SectionBlock};
+use trimtab_study::document::{Chart, ChartLine, Mark, SectionBlock};
 
 /// Charts of a run's series; series with the same axis and unit share one. Rates over bytes
 /// written have their knees marked.
@@ -44,12 +44,8 @@ fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> SectionBlock {
     let knees = group.iter().filter(|series| axis == Axis::BytesWritten && series.name.ends_with("rate"));
     let marks = knees.flat_map(|series| knees_of(series, x_scale, y_scale)).collect();
     let names: Vec<&str> = group.iter().map(|series| series.name.as_str()).collect();
-    SectionBlock::Chart(Chart {
-        title: format!("{} over {}", names.join(", "), if axis == Axis::Time { "time" } else { "bytes written" }),
-        x_label: x_label.to_owned(),
-        y_label: y_label.to_owned(),
-        kind: ChartKind::Lines { lines: lines.collect(), marks },
-    })
+    let title = format!("{} over {}", names.join(", "), if axis == Axis::Time { "time" } else { "bytes written" });
+    SectionBlock::Chart(Chart::lines(title, x_label, y_label, lines.collect(), marks))
 }
 
 /// Label of an axis for a unit, and the factor for its values.
@@ -80,6 +76,7 @@ fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_study::document::ChartKind;
 
     #[test]
     fn falling_rate_has_its_knee_marked() {

@@ -10,7 +10,7 @@ use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    Chart, ChartKind, ChartLine, Document, Findings, Mark, Note, NoteKind, SectionBlock, StudyAnswer, Table, dots_table, read_as,
+    Chart, ChartKind, ChartLine, Document, Findings, Mark, Note, NoteKind, SectionBlock, StudyAnswer, Table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -215,19 +215,8 @@ impl Screen {
                 let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
-            ChartKind::Dots { axes, dots } => {
-                self.table(&Table { caption: String::new(), ..dots_table(chart, axes, dots, read_as(&chart.y_label), three_digits) })
-            }
-            ChartKind::Bars { categories, series } => {
-                let (heading, read) = read_as(&chart.y_label);
-                let mut header = vec![heading];
-                header.extend(series.iter().map(|(name, _)| name.as_str()));
-                let mut table = Table::new("", &header);
-                for (i, category) in categories.iter().enumerate() {
-                    let values = series.iter().map(|(_, values)| values.get(i).copied().flatten().map_or_else(String::new, read));
-                    table.row(std::iter::once(category.clone()).chain(values));
-                }
-                self.table(&table);
+            ChartKind::Dots { .. } | ChartKind::Bars { .. } => {
+                self.table(&Table { caption: String::new(), ..chart.table(read_as(&chart.y_label), three_digits) })
             }
         }
     }
@@ -264,13 +253,9 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
     sorted.sort_by_key(|warning| std::cmp::Reverse(warning.severity));
     let mut text = String::new();
     for warning in sorted {
-        let word = match warning.severity {
-            Severity::Note => "note:",
-            Severity::Caution => "caution:",
-            Severity::Serious => "serious:",
-        };
+        let word = format!("{}:", warning.severity.name());
         let message = lines::paragraph(&format!("{word} {}", warning.text), width, "", "  ");
-        let behind = message.strip_prefix(word).unwrap_or(&message);
+        let behind = message.strip_prefix(&word).unwrap_or(&message);
         let _ = match warning.severity {
             Severity::Note => write!(text, "{word}{behind}"),
             Severity::Caution => write!(text, "{}{behind}", word.yellow()),

@@ -310,7 +310,7 @@ fn names_of_marks_stand_apart_and_inside_the_picture() {
         assert!(["none", "online", "batched"].iter().all(|name| listed.contains(name)), "{listed}");
     }
     let label = browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
-    assert_eq!(label, "worst foreground latency", "the numbers beside it have units");
+    assert_eq!(label, "longest stall", "the numbers beside it have units");
     check_quiet(&browser);
 }
 
@@ -335,6 +335,21 @@ fn no_line_ends_between_a_number_and_its_unit() {
     assert_eq!(browser.value(&expression), json!([]));
     let glued = "document.body.textContent.match(/\\d\\u00a0(ms|s|GB|%)/g)?.length ?? 0".replace("\\\\", "\\");
     assert!(browser.number(&glued) > 10.0);
+}
+
+#[test]
+fn answer_and_first_picture_are_above_the_fold() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    let mut browser = Browser::start();
+    browser.size(1280, 900);
+    browser.open(&MADE.1, true);
+    for part in [".answer", "#s0 canvas"] {
+        let bottom = browser.number(&format!("document.querySelector('{part}').getBoundingClientRect().bottom"));
+        assert!(bottom <= 900.0, "{part} ends at {bottom}");
+    }
+    check_quiet(&browser);
 }
 
 #[test]

@@ -136,14 +136,14 @@ fn without_a_target_three_drives_stand_beside_each_other() {
     assert_eq!(targets, ["drive:ocz-vertex-le-100gb", "drive:sata-tlc-500gb", "drive:nvme-tlc-500gb"]);
     // Finished runs are reused: the same figures, as text.
     let shown = study(&[]);
-    for (study, row) in json["studies"].as_array().unwrap().iter().zip(["OCZ none", "SATA none", "NVMe none"]) {
+    for (study, row) in json["studies"].as_array().unwrap().iter().zip(["OCZ ", "SATA ", "NVMe "]) {
         let metrics = study["ageing"][0]["metrics"].as_array().unwrap();
         let rate = metrics.iter().find(|m| m["name"] == "random-write.steady-state").unwrap()["samples"][0].as_f64().unwrap();
         let line = shown.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row} is not in\n{shown}"));
         let written: f64 = line.split_whitespace().find(|word| word.contains(',')).unwrap().replace([',', '~'], "").parse().unwrap();
         assert!((written / rate - 1.0).abs() < 0.006, "{line}: {rate}");
     }
-    assert!(shown.lines().count() <= 24 && shown.matches("USE").count() == 1, "{shown}");
+    assert!(shown.lines().count() <= 24 && shown.lines().filter(|line| line.starts_with("USE")).count() == 1, "{shown}");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.len() < 1_500_000 && html.contains("NVMe: the drive itself"), "{}", html.len());
 

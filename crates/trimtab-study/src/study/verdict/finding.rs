@@ -205,8 +205,6 @@ pub struct DeletingReason<'a> {
     pub alike: bool,
     /// Why the difference does not count.
     pub doubt: Option<DeletingDoubt>,
-    /// On the other generation of the filesystem.
-    pub other: Option<GenerationComparison>,
 }
 
 impl DeletingReason<'_> {

@@ -3,7 +3,7 @@
 //! doubt here that explains why.
 
 use super::finding::{DeletingReason, LatencyCaveat, LatencyReason, RecommendationReason};
-use crate::study::comparison::costs::{self, AffectedWork};
+use crate::study::comparison::costs;
 use crate::study::comparison::latency::WORSE;
 use crate::study::comparison::{Comparison, PolicyLatency};
 use crate::study::metrics::setting;
@@ -108,7 +108,7 @@ fn without_choice<'a>(
 
 /// Time of deleting under `mine` and with online discard. If `mine` is online discard, compares it
 /// with no discards. If online discard has a cost, uses the part where it costs most.
-pub(super) fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReason<'a>> {
+fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReason<'a>> {
     let metrics = &comparison.metrics;
     let cost = comparison.online_cost.filter(|cost| cost.part.is_work());
     let usual = || metrics.jobs.iter().find(|job| **job == "tree").or(metrics.jobs.first()).copied();
@@ -123,8 +123,7 @@ pub(super) fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<De
     let part = cost.filter(|_| both.is_some_and(|(none, online)| online < none * WORSE));
     let alike = part.is_none() && both.is_some_and(|(none, online)| (online - none).abs() <= none * ALIKE);
     let doubt = comparison.deleting_doubt(job).filter(|_| both.is_some() && !alike);
-    let other = comparison.other_generation(job, AffectedWork::Deleting).filter(|_| both.is_some() && part.is_none());
-    Some(DeletingReason { files, part, none_seconds, online_seconds, alike, doubt, other })
+    Some(DeletingReason { files, part, none_seconds, online_seconds, alike, doubt })
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! How a recommendation depends on assumptions, and on the choice among drives that fit a
 //! twin: text and tables.
 
-use super::first_screen::Named;
-use super::words::{listed, name, percent, spaced};
+use super::words::{Named, listed, name, percent, spaced};
 use crate::drives::fields;
 use crate::store::recipe;
 use trimtab_drive::units::three_digits;
@@ -232,8 +231,7 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
         if ensemble.unexplained { "are the nearest to the measurements, but do not explain them" } else { "explain the measurements" };
     let ends = if count < 20 { "minimum and maximum" } else { "the 90 % range" };
     let title = format!("The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}.");
-    let columns =
-        ["policy", "recommended on", "final random writes/s", "write amplification", "erase cycles/TB", "worst foreground latency (ms)"];
+    let columns = ["policy", "recommended on", "final random writes/s", "write amplification", "erase cycles/TB", "longest stall (ms)"];
     let mut table = Table::new(title, &columns);
     let mut names: Vec<&str> = ensemble.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
     names.sort_unstable();

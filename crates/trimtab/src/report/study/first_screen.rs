@@ -1,7 +1,7 @@
 //! The answer of one study, or of several drives, on one screen: policies, figures, the rule,
 //! conditions, confidence, first check, commands, and where to find the rest.
 
-use super::words::{self, listed, spaced};
+use super::words::{self, Named, listed, short_name, spaced};
 use super::{Surroundings, assumptions, tables, twin};
 use trimtab_drive::units::three_digits;
 use trimtab_drive::usage::quoted;
@@ -23,9 +23,6 @@ const TRIM_ARRIVES: &str = "does TRIM reach your drive?";
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
-
-/// Verdicts with the short names of their drives; one drive needs no name.
-pub(super) type Named<'a> = Vec<(String, &'a Verdict<'a>)>;
 
 /// The first screen of studies that ran together.
 pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyAnswer {
@@ -70,17 +67,6 @@ fn command(label: &str, text: String, remark: &str) -> Note {
 
 fn environment<'a>(study: &'a Study, key: &str) -> Option<&'a str> {
     Field::find(&study.all().next()?.environment, key)
-}
-
-/// The drive without its filesystem.
-pub(super) fn drive<'a>(verdict: &Verdict<'a>) -> &'a str {
-    let study = verdict.study();
-    study.all().next().and_then(drive_name).unwrap_or(&study.target)
-}
-
-/// The first word of the drive's name.
-pub(super) fn short_name(verdict: &Verdict<'_>) -> String {
-    drive(verdict).split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".

@@ -6,7 +6,7 @@ use super::words::{self, spaced};
 use super::{assumptions, first_screen, months, phases, pictures, twin};
 use trimtab_sim::run::shown::{health, readable, readable_place};
 use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
-use trimtab_study::document::{Chart, ChartKind, Document, Findings, Section, SectionBlock, Table};
+use trimtab_study::document::{Chart, Document, Findings, Section, SectionBlock, Table};
 use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, ageing, light_work};
@@ -27,7 +27,7 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
     let mut all: Vec<Section> = Vec::new();
     for verdict in verdicts {
         let named = |section: Section| Section {
-            title: format!("{}: {}", first_screen::short_name(verdict), words::lower_first(&section.title)),
+            title: format!("{}: {}", words::short_name(verdict), words::lower_first(&section.title)),
             ..section
         };
         all.extend(sections(verdict, &Surroundings::default()).into_iter().map(named));
@@ -114,14 +114,7 @@ fn charts(study: &Study) -> Option<Section> {
             policies.iter().map(|policy| ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())).collect();
         let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
         let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
-        any.then(|| {
-            SectionBlock::Chart(Chart {
-                title: title.to_owned(),
-                x_label: String::new(),
-                y_label: "seconds".to_owned(),
-                kind: ChartKind::Bars { categories, series },
-            })
-        })
+        any.then(|| SectionBlock::Chart(Chart::bars(title, "seconds", categories, series)))
     };
     let blocks: Vec<SectionBlock> = [
         bars("Foreground time by policy, mean of the repeats", FOREGROUND),
@@ -138,11 +131,8 @@ fn charts(study: &Study) -> Option<Section> {
 /// The machine, in one line. The answer has the rest.
 fn subtitle(study: &Study) -> Vec<String> {
     let Some(run) = study.all().next() else { return Vec::new() };
-    let value = |key: &str| Field::find(&run.environment, key);
-    let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
-    place.dedup();
     let health = health(run).unwrap_or_default();
-    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; "), health];
+    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), crate::report::run::place(run), health];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 

@@ -18,6 +18,8 @@ use trimtab_study::study::metrics::{FOREGROUND, fills, generation, is_steady, jo
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
+/// Label of the axis of bytes written.
+pub(super) const WRITTEN: &str = "written since filled, GB (10^9 bytes)";
 /// Bytes to GB.
 const GB: f64 = 1e-9;
 
@@ -169,14 +171,7 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
     if marked {
         marks.extend(runs.iter().filter_map(|run| knee(run, name)));
     }
-    (!lines.is_empty()).then(|| {
-        SectionBlock::Chart(Chart {
-            title: format!("{title}, over bytes written"),
-            x_label: "written since filled, GB (10^9 bytes)".to_owned(),
-            y_label: unit.to_owned(),
-            kind: ChartKind::Lines { lines, marks },
-        })
-    })
+    (!lines.is_empty()).then(|| SectionBlock::Chart(Chart::lines(format!("{title}, over bytes written"), WRITTEN, unit, lines, marks)))
 }
 
 /// A chart whose lines vary less than this share of the maximum is replaced by text.
@@ -214,14 +209,10 @@ fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Sec
     let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
     let series: Vec<(String, Vec<Option<f64>>)> =
         ["burst", "under load"].into_iter().zip(metrics).map(|(name, metric)| (name.to_owned(), values(metric))).collect();
-    series.iter().any(|(_, values)| values.iter().any(Option::is_some)).then(|| {
-        SectionBlock::Chart(Chart {
-            title: title.to_owned(),
-            x_label: String::new(),
-            y_label: unit.to_owned(),
-            kind: ChartKind::Bars { categories, series },
-        })
-    })
+    series
+        .iter()
+        .any(|(_, values)| values.iter().any(Option::is_some))
+        .then(|| SectionBlock::Chart(Chart::bars(title, unit, categories, series)))
 }
 
 /// State of the drive's blocks over bytes written, for the first policy and the recommended
@@ -237,12 +228,8 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
             .filter_map(|state| Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB)))
             .collect();
         if !lines.is_empty() {
-            blocks.push(SectionBlock::Chart(Chart {
-                title: format!("State of the drive under '{}', {} full", run.policy, spaced(&fill)),
-                x_label: "written since filled, GB (10^9 bytes)".to_owned(),
-                y_label: "GB (10^9 bytes)".to_owned(),
-                kind: ChartKind::Lines { lines, marks: Vec::new() },
-            }));
+            let title = format!("State of the drive under '{}', {} full", run.policy, spaced(&fill));
+            blocks.push(SectionBlock::Chart(Chart::lines(title, WRITTEN, "GB (10^9 bytes)", lines, Vec::new())));
         }
     }
     if blocks.is_empty() {

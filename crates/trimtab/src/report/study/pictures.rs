@@ -11,7 +11,7 @@ use trimtab_study::study::metrics::AppendLoad;
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
-/// One mark per policy: worst foreground latency against the gain over months.
+/// One mark per policy: longest stall against the gain over months.
 pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
@@ -41,10 +41,10 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let chart = Chart {
         title: format!("What each policy costs and gains, {} full", spaced(fill)),
         x_label: axes[0].clone(),
-        y_label: "worst foreground latency, s".to_owned(),
+        y_label: "longest stall, s".to_owned(),
         kind: ChartKind::Dots { axes, dots },
     };
-    let text = "The worst latency of one durable foreground append during the policy's trims, against the gain over no trimming.";
+    let text = "Stall: the latency of one durable append during the policy's trims, against the gain over no trimming.";
     let caption = "Lower and further to the right is better. The recommended policy has a ring.";
     let blocks = vec![SectionBlock::Chart(chart), SectionBlock::Text(text.to_owned()), SectionBlock::Caption(caption.to_owned())];
     Some(Section::new("What it costs and what it gains", blocks))

@@ -3,11 +3,11 @@
 use super::Surroundings;
 use super::words::{self, spaced};
 use super::{first_screen, full_report, months, pictures};
-use trimtab_drive::units::three_digits;
+use crate::report::compare::{cells, interval_heading};
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;
-use trimtab_sim::run::shown::{headline, quantity, ratio};
+use trimtab_sim::run::shown::headline;
 use trimtab_study::document::{
     Chart, ChartKind, Document, Film, LatencyHeatmap, RecommendationLine, ScatterPoint, Section, SectionBlock, Table,
 };
@@ -105,22 +105,15 @@ pub fn blocks(
 
 fn table([base, other]: [&str; 2], title: &str, rows: &[(String, ComparisonRow)], interval: Option<&ComparisonOptions>) -> Table {
     let ratios = if interval.is_some() { format!("{other} / {base}") } else { "ratio".to_owned() };
-    let confidence = interval.map(|options| format!("{} % interval", three_digits(options.confidence * 100.0).trim_end_matches(".0")));
+    let confidence = interval.map(|options| interval_heading(options.confidence));
     let mut header = vec!["run", "figure", base, other, &ratios];
     header.extend(confidence.as_deref());
     header.push("verdict");
     let mut table = Table::new(title, &header);
     for (cell, row) in rows {
-        let c = &row.comparison;
-        let mut shown = vec![cell.clone(), row.name.clone(), quantity(c.a, row.unit), quantity(c.b, row.unit)];
-        shown.push(c.ratio.map_or_else(String::new, ratio));
-        if interval.is_some() {
-            shown.push(c.interval.map_or_else(String::new, |i| {
-                if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
-            }));
-        }
-        shown.push(c.in_words(row.unit));
-        table.row(shown);
+        let [name, a, b, ratio, between, verdict] = cells(&row.name, row.unit, &row.comparison);
+        let between = interval.map(|_| between);
+        table.row([cell.clone(), name, a, b, ratio].into_iter().chain(between).chain([verdict]));
     }
     table
 }
@@ -188,7 +181,7 @@ fn cost_and_gain(studies: &[LabelledStudy<'_>]) -> Option<Section> {
             Some(_) => return None,
         }
     }
-    let text = "Lower and further to the right is better: the worst foreground latency during the policy's trims, against the gain \
+    let text = "Lower and further to the right is better: the longest stall of an append during the policy's trims, against the gain \
                 over months of use. Recommended policies have a ring.";
     Some(Section::new("What it costs and what it gains", vec![SectionBlock::Chart(together?), SectionBlock::Caption(text.to_owned())]))
 }
@@ -214,13 +207,9 @@ fn deleting(studies: &[LabelledStudy<'_>]) -> Option<SectionBlock> {
         .map(|named| (named.label.to_owned(), shared.iter().map(|cell| value(named.verdict.study(), cell)).collect()))
         .collect();
     (!shared.is_empty()).then(|| {
-        SectionBlock::Chart(Chart {
-            title: "Foreground time".to_owned(),
-            x_label: String::new(),
-            y_label: "seconds".to_owned(),
-            // One word per line below the bars.
-            kind: ChartKind::Bars { categories: shared.iter().map(|cell| cell.replace(", ", " ")).collect(), series },
-        })
+        // One word per line below the bars.
+        let categories = shared.iter().map(|cell| cell.replace(", ", " ")).collect();
+        SectionBlock::Chart(Chart::bars("Foreground time", "seconds", categories, series))
     })
 }
 
@@ -244,12 +233,8 @@ fn lines(studies: &[LabelledStudy<'_>]) -> Vec<SectionBlock> {
             let lines: Vec<_> =
                 looked_at(studies).into_iter().flat_map(|policy| studies.iter().filter_map(move |named| of(named, policy))).collect();
             if lines.len() > 1 {
-                blocks.push(SectionBlock::Chart(Chart {
-                    title: format!("{title}, {} full, over bytes written", spaced(fill)),
-                    x_label: "written since filled, GB (10^9 bytes)".to_owned(),
-                    y_label: unit.to_owned(),
-                    kind: ChartKind::Lines { lines, marks: Vec::new() },
-                }));
+                let title = format!("{title}, {} full, over bytes written", spaced(fill));
+                blocks.push(SectionBlock::Chart(Chart::lines(title, months::WRITTEN, unit, lines, Vec::new())));
             }
         }
     }

@@ -1,8 +1,7 @@
 //! The tables of the first screen: policies of one drive, recommendations of several drives,
 //! and measured costs. Each column has one unit.
 
-use super::first_screen::{Named, drive, short_name};
-use super::words::{self, NOT_STEADY_LEGEND, mark, percent, times};
+use super::words::{self, NOT_STEADY_LEGEND, Named, drive, mark, percent, short_name, times};
 use trimtab_drive::units::three_digits;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit, metrics};

@@ -9,7 +9,7 @@ use trimtab_study::study::comparison::PolicyLatency;
 use trimtab_study::study::comparison::costs::{AffectedWork, DeletingDoubt, GenerationComparison, OnlineCost};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
-use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN};
+use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, drive_name};
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::untried::{self, OmittedPart};
@@ -62,6 +62,20 @@ const POLICIES: [PolicyWords; 5] = [
 
 fn words(policy: &str) -> Option<&'static PolicyWords> {
     POLICIES.iter().find(|words| words.name == policy)
+}
+
+/// Verdicts with the short names of their drives; one drive needs no name.
+pub(super) type Named<'a> = Vec<(String, &'a Verdict<'a>)>;
+
+/// The drive without its filesystem.
+pub(super) fn drive<'a>(verdict: &Verdict<'a>) -> &'a str {
+    let study = verdict.study();
+    study.all().next().and_then(drive_name).unwrap_or(&study.target)
+}
+
+/// The first word of the drive's name.
+pub(super) fn short_name(verdict: &Verdict<'_>) -> String {
+    drive(verdict).split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// What trims the drive under a policy, in a few words.
@@ -501,7 +515,7 @@ fn latency_reason(reason: &LatencyReason<'_>) -> String {
 }
 
 /// The deleted files and the time to delete them, for the recommended policy first.
-pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String, String) {
+fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String, String) {
     let files = |digits: &str| digits.parse().map_or_else(|_| digits.to_owned(), grouped);
     let what = reason.files.map_or_else(|| "Deleting".to_owned(), |digits| format!("Deleting {} files", files(digits)));
     if let Some(cost) = &reason.part {
@@ -520,19 +534,14 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
     let (Some(none), Some(online)) = (reason.none_seconds, reason.online_seconds) else {
         return (what, reason.none_seconds.or(reason.online_seconds).map(seconds).unwrap_or_default());
     };
-    let other = reason.other.as_ref().map(|other| (three_digits(other.times), other.kernel.as_str()));
     if reason.alike {
-        // A ratio without another time next to it needs its reference.
-        let other = other.map(|(times, linux)| format!(" (on {linux} {times}×)")).unwrap_or_default();
         let than = if online_chosen { "without trimming" } else { policy::ONLINE };
-        return (what, format!("{}; {than} as long{other}", seconds(none)));
+        return (what, format!("{}; {than} as long", seconds(none)));
     }
     let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
-    let here = (none > 0.0).then(|| format!("{}×{doubt}", three_digits(online / none)));
-    let ratios: Vec<String> = here.into_iter().chain(other.map(|(times, linux)| format!("{times}× on {linux}"))).collect();
-    let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
+    let ratio = if none > 0.0 { format!(" ({}{doubt})", times(online / none)) } else { String::new() };
     let (none, online) = (seconds(none), seconds(online));
-    (what, if online_chosen { format!("{online}; without trimming {none}{ratios}") } else { format!("{none}; online {online}{ratios}") })
+    (what, if online_chosen { format!("{online}; without trimming {none}{ratio}") } else { format!("{none}; online {online}{ratio}") })
 }
 
 fn deleting_doubt(doubt: DeletingDoubt) -> String {
