@@ -247,13 +247,14 @@ fn check_other_fill(screen: &str, studies: &[(&str, &Value)]) {
     }
 }
 
-/// Checks "online: tree's 'delete' takes 3.41 s; 53.0 ms without discards" against the runs.
+/// Checks "online: tree's 'delete' takes 3.41 s; none 53.0 ms" against the runs.
 fn check_excluded(screen: &str, study: &Value) {
     if !screen.contains("Excluded online") {
         return assert!(!online_slows(study), "{screen}");
     }
     let text = paragraph(screen, "Excluded");
-    let (online, none) = between(&text, "takes ", " without discards").split_once("; ").unwrap();
+    let (online, none) = text.split_once("takes ").unwrap().1.split_once("; none ").unwrap();
+    let none = none.split("; ").next().unwrap();
     let times = [online, none].map(|time| {
         let (number, unit) = time.split_once(' ').unwrap();
         let scale = [("ms", 1e3), ("s", 1.0)].into_iter().find(|(name, _)| *name == unit).unwrap().1;
@@ -307,7 +308,11 @@ fn check_notes(screen: &str, study: &Value, drives: &[&str]) {
         let figures = paragraph(screen, "Figures");
         let days: f64 = between(&figures, "60 % full, ", " day").parse().unwrap();
         assert!((days - number("drive-writes") / number("drive-writes-a-day")).abs() <= 0.5, "{figures}");
-        assert_eq!(between(&figures, "days, ", " % written").parse::<f64>().unwrap(), 100.0 * number("drive-writes-a-day"), "{figures}");
+        assert_eq!(
+            between(&figures, "days, ", " % of the drive a day").parse::<f64>().unwrap(),
+            100.0 * number("drive-writes-a-day"),
+            "{figures}"
+        );
     }
     let sure = paragraph(screen, "How sure");
     let (all, met) = predicted_figures();
@@ -324,7 +329,7 @@ fn answers_ten_questions(screen: &str, columns: usize) {
     let answers = ["USE ", "Rule ", "4K writes", "stall, ms", "MODELLED", "no other assumptions were tested", "First trimtab doctor"];
     let commands = ["--dry-run", "Undo trimtab apply --undo", "Report "];
     // Narrow screens leave these to --details.
-    let more = ["Figures ", "(puts back its lines in /etc; stops no daemon)"].into_iter().filter(|_| columns >= 80);
+    let more = ["Figures ", "(restores its lines in /etc; stops no daemon)"].into_iter().filter(|_| columns >= 80);
     for answer in answers.into_iter().chain(commands).chain(more) {
         assert!(flat.contains(answer), "'{answer}' is not on:\n{screen}");
     }

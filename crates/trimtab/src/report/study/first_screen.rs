@@ -228,10 +228,10 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
         |verdict: &&Verdict<'_>| verdict.study().runs.iter().any(|run| Field::find(&run.environment, "drive.aged-size").is_some());
     let stall = match study.runs.is_empty() {
         true => "",
-        false if all.iter().any(stand_in) => "; stall: longest append, one every 5 s, on 32 GB of drives over 130 GB",
-        false => "; stall: longest append, one every 5 s",
+        false if all.iter().any(stand_in) => "; stall: append every 5 s, drives over 130 GB as 32 GB",
+        false => "; stall: append every 5 s",
     };
-    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % of the drive written a day{aged}{stall}", daily * 100.0)))
+    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % of the drive a day{aged}{stall}", daily * 100.0)))
 }
 
 /// What comes after the confidence in one study: first check, caution, untried policies.
@@ -307,13 +307,15 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
             command("Apply", format!("trimtab apply {tried} {} --dry-run", place(only.study())), PREVIEW)
         })),
         several => {
-            let policies = distinct(several.iter().filter_map(|verdict| verdict.policy()));
-            let policy = if let [one] = policies[..] { one } else { "POLICY" };
+            let policy = match distinct(several.iter().map(|verdict| verdict.policy()))[..] {
+                [Some(only)] => only,
+                _ => "POLICY",
+            };
             notes.push(command("Apply", format!("trimtab apply {policy} MOUNTPOINT --dry-run"), PREVIEW));
         }
     }
     if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
-        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "puts back its lines in /etc; stops no daemon"));
+        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "restores its lines in /etc; stops no daemon"));
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();

@@ -111,7 +111,7 @@ fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     let mut table = grouped(&columns, false);
     let weekly = named.iter().all(|(_, verdict)| baseline(&verdict.comparison.metrics) == policy::BATCHED);
     let trimmed = if weekly { "fstrim.timer (batched), as on most systems" } else { "fstrim.timer (batched), or no trimming" };
-    table.caption = format!("weekly: {trimmed}; ratio and wear: against it");
+    table.caption = format!("weekly: {trimmed}");
     table.remarks = true;
     rows.into_iter().for_each(|(row, _)| table.row(row));
     table

@@ -391,9 +391,9 @@ fn subject(cost: &OnlineCost<'_>) -> String {
     format!("{}'s {part}", cost.job)
 }
 
-/// "tree's 'delete-sync' takes 40.4 s; 170 ms without discards".
+/// "tree's 'delete-sync' takes 40.4 s; none 170 ms".
 pub(super) fn slower(cost: &OnlineCost<'_>) -> String {
-    format!("{} takes {}; {} without discards", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
+    format!("{} takes {}; none {}", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
 }
 
 /// "40.4 s instead of 170 ms".
