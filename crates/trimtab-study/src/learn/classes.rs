@@ -133,9 +133,10 @@ pub fn with_hidden_drawn(mut candidate: Candidate, random: &mut Stream, reported
     let least = 1000 * random.between(5, 25);
     let slc_shrinks = !random.chance(0.5);
     let more = if slc_shrinks { 1000.0 * random.between(20, 150) as f64 } else { PARAMETERS[at::SLC_MORE].sata.median };
-    let spare = libm::floor(random.log_normal(95.0, 0.35).clamp(70.0, 280.0));
+    let [spare, erase] = [at::SPARE, at::ERASE].map(|number| priors(reported)[number]);
+    let spare = libm::floor(random.log_normal(spare.median, spare.sigma).clamp(70.0, 280.0));
     let pages_per_block = PAGES[random.below(PAGES.len() as u64) as usize];
-    let erase = libm::floor(random.log_normal(if reported.full_duplex { 4e6 } else { 3e6 }, 0.45));
+    let erase = libm::floor(random.log_normal(erase.median, erase.sigma));
     let slc_direct = reported.full_duplex || random.chance(0.6);
     let victim = match random.below(10) {
         0..=6 => VictimPolicy::Greedy,

@@ -22,9 +22,11 @@ pub fn document(run: &Run) -> Document {
     if !run.counters.is_empty() {
         let mut table = Table::new("", &["count", "value"]);
         run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
-        // Months are modelled on a smaller drive, and the figures scaled up.
-        let smaller = Field::find(&run.environment, "drive.aged-size");
-        let of_smaller = |size| SectionBlock::Text(format!("Of the drive as modelled, at {size}; the figures above are for its own size."));
+        // Months, and quick studies of large drives, are modelled on a smaller drive.
+        let smaller = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
+        let of_smaller = |size| {
+            SectionBlock::Text(format!("Of the drive as modelled, at {size}; bytes and trim times above are converted to its own size."))
+        };
         sections.push(Section::new("Counts", [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
     }
     if !run.warnings.is_empty() {

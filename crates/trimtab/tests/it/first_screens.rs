@@ -300,6 +300,17 @@ fn inputs(drives: &[&str]) -> String {
     format!("inputs: {}", shown.collect::<Vec<_>>().join(", "))
 }
 
+/// Checks the size of the drive that stands in for large ones: none below 130 GB has one.
+fn check_stand_in(figures: &str, studies: &[Value]) {
+    for (study, large) in studies.iter().zip([false, true, true]) {
+        for run in study["runs"].as_array().unwrap() {
+            let size = run["environment"]["drive.aged-size"].as_str();
+            assert_eq!(size.is_some(), large, "{}", run["environment"]);
+            assert!(size.is_none_or(|size| figures.ends_with(&format!("large drives as {size}"))), "{figures}");
+        }
+    }
+}
+
 /// Checks the notes below the table against the runs and the drives.
 fn check_notes(screen: &str, study: &Value, drives: &[&str]) {
     let churn = &aged(study, "none", "60%").unwrap()["settings"];
@@ -409,6 +420,9 @@ fn of_three_drives() {
         check_notes(screen, &studies[0], &["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"]);
         check_other_fill(screen, &named);
         check_time_trimming(screen, &named);
+        if screen.contains("Figures ") {
+            check_stand_in(&paragraph(screen, "Figures"), studies);
+        }
         if screen.contains("No TRIM") {
             check_without_trimming(&paragraph(screen, "No TRIM"), studies);
         }

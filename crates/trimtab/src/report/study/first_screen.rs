@@ -10,6 +10,7 @@ use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Warning};
 use trimtab_study::document::{Note, NoteKind, RecommendationLine, StudyAnswer};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::metrics::{distinct, drive_name, effective_policy, setting};
+use trimtab_study::study::modelled::AGED_SIZE;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::untried::{OmissionReason, StudyPart};
 use trimtab_study::study::verdict::{Rule, Verdict};
@@ -223,13 +224,12 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
     let days = words::time_of_use(Some(written / daily.max(1e-9)));
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
-    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
-    let stand_in =
-        |verdict: &&Verdict<'_>| verdict.study().runs.iter().any(|run| Field::find(&run.environment, "drive.aged-size").is_some());
-    let stall = match study.runs.is_empty() {
-        true => "",
-        false if all.iter().any(stand_in) => "; stall: append every 5 s, drives over 130 GB as 32 GB",
-        false => "; stall: append every 5 s",
+    let aged = Field::find(&run.environment, AGED_SIZE).map(|size| format!(", scaled to {size}")).unwrap_or_default();
+    let stand_in = all.iter().flat_map(|verdict| &verdict.study().runs).find_map(|run| Field::find(&run.environment, AGED_SIZE));
+    let stall = match (study.runs.is_empty(), stand_in) {
+        (true, _) => String::new(),
+        (false, None) => "; stall: append every 5 s".to_owned(),
+        (false, Some(size)) => format!("; stall: append every 5 s, large drives as {size}"),
     };
     Some(detail("Figures", format!("{fill} full, {days}, {:.0} % of the drive a day{aged}{stall}", daily * 100.0)))
 }

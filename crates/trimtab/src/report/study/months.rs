@@ -63,7 +63,7 @@ pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
 fn explanation(runs: &[Run]) -> String {
     let Some(run) = runs.first() else { return String::new() };
     let value = |key: &str| setting(run, key).unwrap_or("?");
-    let aged = Field::find(&run.environment, "drive.aged-size");
+    let aged = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
     if run.provenance == Provenance::Measured {
         return "Files are created, grow and are deleted, the same under each policy. On a real drive this takes months, and its \
                 write amplification is not visible from outside: study a modelled drive ('trimtab study drive:NAME')."

@@ -69,7 +69,7 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
     if names.is_empty() {
         return None;
     }
-    let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
+    let aged = runs.first().and_then(|run| Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE)).map(str::to_owned);
     let film = Film {
         title: format!("Final content of the drive's superblocks, {} full", spaced(fill)),
         x_label: "GB written since filled".to_owned(),
