@@ -497,10 +497,10 @@ const film = (figure, data) => {
     const all = drive.superblocks * 63;
     const [needed, unneeded, stale] = sum.map((n) => Math.round((n / all) * 100));
     const chosen = panel.selected;
-    panel.place.setAttribute("aria-label", `Superblocks under ${drive.name}. Arrow keys go from one to the next.`);
+    panel.place.setAttribute("aria-label", `Erase blocks under ${drive.name}. Arrow keys go from one to the next.`);
     panel.readout.textContent = chosen === null
       ? glued(`needed ${needed} %, kept though deleted ${unneeded} %, stale ${stale} %, erased ${Math.max(0, 100 - needed - unneeded - stale)} %`)
-      : `superblock ${chosen}: needed ${percent(at(drive, "needed", chosen))}, kept though deleted ${percent(at(drive, "unneeded", chosen))}, stale ${percent(at(drive, "stale", chosen))}${at(drive, "one_bit", chosen) ? ", in one-bit mode" : ""}`;
+      : `erase block ${chosen}: needed ${percent(at(drive, "needed", chosen))}, kept though deleted ${percent(at(drive, "unneeded", chosen))}, stale ${percent(at(drive, "stale", chosen))}${at(drive, "one_bit", chosen) ? ", in one-bit mode" : ""}`;
   };
 
   const where = make("output", { class: "moment" });
@@ -533,14 +533,14 @@ const film = (figure, data) => {
     }, 140);
   });
   slider.addEventListener("input", () => { stop(); moment = Number(slider.value); show(); });
-  const rows = () => [["policy", "written", "superblock", "needed %", "kept though deleted %", "stale %", "one-bit mode"], ...sides.flatMap((panel) => {
+  const rows = () => [["policy", "written", "erase block", "needed %", "kept though deleted %", "stale %", "one-bit mode"], ...sides.flatMap((panel) => {
     const drive = panel.item();
     const now = Math.min(moment, drive.x.length - 1);
     return Array.from({ length: drive.superblocks }, (_, n) => [drive.name, drive.x[now], n,
       ...["needed", "unneeded", "stale"].map((layer) => Number(((at(drive, layer, n) / 63) * 100).toFixed(1))), at(drive, "one_bit", n)]);
   })];
   live.append(make("div", { class: "tools" }, play, slider, where, outputs(figure, data.title, rows, () => sides.map((panel) => panel.canvas))), panels);
-  sides.forEach((panel) => { panel.place.setAttribute("aria-label", "Superblocks of the drive"); });
+  sides.forEach((panel) => { panel.place.setAttribute("aria-label", "Erase blocks of the drive"); });
   show();
   pictures.push({ draw: show });
 };

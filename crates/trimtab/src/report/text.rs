@@ -100,7 +100,7 @@ fn shorten(answer: &mut StudyAnswer) -> bool {
     }
     // Otherwise policies missing from the screen would look untried.
     if let Some(more) = answer.notes.iter_mut().find(|note| note.label == MORE) {
-        "Left out".clone_into(&mut more.label);
+        "The rest".clone_into(&mut more.label);
     }
     true
 }

@@ -100,7 +100,7 @@ fn the_drive_over_time_with_slider_and_button() {
     assert!(kept(&none) > kept(&trimmed) + 5.0, "{none}; {trimmed}");
     browser.hover(".film canvas", -100.0, -20.0);
     let said = browser.text(held);
-    assert!(said.starts_with("superblock ") && said.contains("needed "), "{said}");
+    assert!(said.starts_with("erase block ") && said.contains("needed "), "{said}");
     check_quiet(&browser);
 }
 
@@ -130,7 +130,7 @@ fn everything_with_the_keyboard_and_a_stall_is_seen() {
     assert!((browser.number(range) - whole).abs() < whole * 0.01);
     browser.value("document.querySelector('.film .canvas').focus()");
     browser.key("ArrowRight");
-    assert!(browser.text("document.querySelector('.film .readout').textContent").starts_with("superblock 0:"));
+    assert!(browser.text("document.querySelector('.film .readout').textContent").starts_with("erase block 0:"));
     // During a batched trim the model's 50 appends per second wait for minutes. The picture must
     // show that.
     let stalls = browser.value("[...document.querySelectorAll('.heat .readout')].map((r) => r.textContent)");

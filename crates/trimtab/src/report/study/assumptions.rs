@@ -42,7 +42,7 @@ pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
     if answers.iter().any(|(_, verdict)| modelled(verdict)) {
         parts.push(values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next())));
         let (figures, met) = PUBLISHED;
-        parts.push(format!("{met} of {figures} published figures predicted within 25 %"));
+        parts.push(format!("only {met} of {figures} published figures predicted within 25 %"));
     }
     parts.retain(|part| !part.is_empty());
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -51,7 +51,7 @@ pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
 /// Results of other assumptions, and of other drives that fit a twin.
 fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     let mut parts = Vec::new();
-    let (mut kinds, mut except) = (Vec::new(), Vec::new());
+    let (mut kinds, mut except, mut close) = (Vec::new(), Vec::new(), Vec::<(Recommendation, Vec<&str>)>::new());
     for (name, verdict) in answers {
         let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
         let Some(sensitivity) = &verdict.study().sensitivity else { continue };
@@ -60,12 +60,18 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
             parts.push(format!("{}{gains}", drives(ensemble, verdict.recommendation)));
         }
         if let Some(otherwise) = otherwise {
-            let on = if name.is_empty() { String::new() } else { format!(" on {name}") };
-            parts.push(format!("close{on}: the smaller models that test assumptions give {}", self::name(*otherwise)));
+            match close.iter_mut().find(|(other, _)| other == otherwise) {
+                Some((_, names)) => names.push(name),
+                None => close.push((*otherwise, vec![name])),
+            }
             continue;
         }
         kinds.extend(sensitivity.rows.iter().map(|row| assumption(row.assumption).1));
         except.extend(flips(name, sensitivity));
+    }
+    for (otherwise, names) in close {
+        let on = if names == [""] { String::new() } else { format!(" on {}", listed(&names)) };
+        parts.push(format!("near tie{on}: a smaller model picks {}", self::name(otherwise)));
     }
     let kinds = distinct(kinds);
     let under = match kinds.len() {
@@ -79,7 +85,7 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     parts
 }
 
-/// Assumptions that change the recommendation: `OCZ at 30 % full: no trimming`.
+/// Assumptions that change the recommendation: `OCZ at 30 % full (no trimming)`.
 fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
     let decisive = sensitivity.decisive();
     let changing = decisive.iter().flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
@@ -88,17 +94,25 @@ fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
             Assumption::Fill => format!("at {} full", spaced(&tried.value)),
             other => format!("with other {}", self::assumption(other).1),
         };
-        format!("{short} {when}: {}", name(tried.recommended)).trim_start().to_owned()
+        format!("{short} {when} ({})", name(tried.recommended)).trim_start().to_owned()
     };
     changing.map(flip).collect()
+}
+
+/// What the smaller models recommend with nothing changed, if it differs.
+pub(super) const fn rival(verdict: &Verdict<'_>) -> Option<Recommendation> {
+    match verdict.confidence {
+        Confidence::Assumptions { otherwise, .. } => otherwise,
+        _ => None,
+    }
 }
 
 /// Recommendations under other assumptions that the "How sure" note names.
 pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
     let Some(sensitivity) = &verdict.study().sensitivity else { return Vec::new() };
-    match verdict.confidence {
-        Confidence::Assumptions { otherwise: Some(otherwise), .. } => vec![otherwise],
-        _ => sensitivity.decisive().iter().flat_map(|row| sensitivity.changing(row)).map(|tried| tried.recommended).collect(),
+    match rival(verdict) {
+        Some(rival) => vec![rival],
+        None => sensitivity.decisive().iter().flat_map(|row| sensitivity.changing(row)).map(|tried| tried.recommended).collect(),
     }
 }
 

@@ -23,7 +23,7 @@ const TRIM_ARRIVES: &str = "does TRIM reach your drive?";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Behind the command that applies a policy.
-const PREVIEW: &str = "preview only";
+const PREVIEW: &str = "--dry-run previews";
 /// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
 
@@ -43,9 +43,11 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
     if let [only] = verdicts {
         notes.extend(excluded(only));
     }
+    let (rivals, others): (Vec<_>, Vec<_>) = other_policies(&named).into_iter().partition(|(rival, _)| *rival);
+    notes.extend(rivals.into_iter().map(|(_, note)| note));
     notes.extend(at_other_fills(&named));
     notes.extend(conditions(first, verdicts, around));
-    notes.extend(other_policies(&named));
+    notes.extend(others.into_iter().map(|(_, note)| note));
     notes.extend(tables::without_trimming(verdicts).filter(|_| verdicts.len() > 1).map(|text| detail("No TRIM", text)));
     notes.extend(assumptions::how_sure(&named).map(|text| note("How sure", text)));
     match verdicts {
@@ -105,9 +107,9 @@ fn origin(study: &Study, around: &Surroundings) -> String {
         Provenance::Entered => "ENTERED",
     };
     let version = format!("trimtab {}", run.tool_version);
-    let took = around.took.map(|took| format!("{:.0} s", took.as_secs_f64().max(1.0)));
+    let took = around.took.map(|took| format!(" in {:.0} s", took.as_secs_f64().max(1.0))).unwrap_or_default();
     let interrupted = (!study.complete).then(|| "INTERRUPTED".to_owned());
-    [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [Some(format!("{whence}{took}")), Some(version), interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// The recommendations; drives with the same one share a line.
@@ -123,7 +125,8 @@ fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
     }
     let busy = |name: &&str| {
         let (_, verdict) = named.iter().find(|(other, _)| other == name)?;
-        Some(format!("; {name} trims {} % of the time", three_digits(verdict.time_trimming?.percent())).replace("  ", " "))
+        let drive = if name.is_empty() { "the drive" } else { name };
+        Some(format!("; trims take {} % of {drive}'s time", three_digits(verdict.time_trimming?.percent())))
     };
     let line = |(mut line, names): (RecommendationLine, Vec<&str>)| {
         line.on = listed(&names);
@@ -192,8 +195,9 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
     distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }
 
-/// Policies that the screen names elsewhere, each with its meaning.
-fn other_policies<'a>(named: &Named<'a>) -> Vec<Note> {
+/// Policies that the screen names elsewhere, each with its meaning. True for the rival
+/// in a near tie: a small screen keeps it longest.
+fn other_policies<'a>(named: &Named<'a>) -> Vec<(bool, Note)> {
     let explained = |name: &str| match named.as_slice() {
         [(_, only)] if only.comparison.has_months() => only.comparison.metrics.policies.contains(&name),
         several => name == policy::BATCHED && several.len() > 1 || several.iter().any(|(_, verdict)| verdict.policy() == Some(name)),
@@ -210,7 +214,8 @@ fn other_policies<'a>(named: &Named<'a>) -> Vec<Note> {
     };
     let mentioned = distinct(named.iter().flat_map(|(_, verdict)| of(verdict)));
     let others = mentioned.into_iter().filter(|name| !explained(name));
-    others.filter_map(|name| Some(detail(name, words::meaning(name)?.to_owned()))).collect()
+    let rivals: Vec<&str> = named.iter().filter_map(|(_, verdict)| assumptions::rival(verdict)?.policy()).collect();
+    others.filter_map(|name| Some((rivals.contains(&name), detail(name, words::meaning(name)?.to_owned())))).collect()
 }
 
 /// Conditions of the figures.
@@ -218,7 +223,7 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| detail("Figures", "slowdowns only; gains over months (speed, wear) were not measured".to_owned()));
+        return costs.then(|| detail("Figures", "slowdowns only; what trimming gains over months was not measured".to_owned()));
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
@@ -252,7 +257,7 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
     if verdict.recommendation == Recommendation::NoDifference {
         // Without months of use, it is no finding that nothing trims at all.
         let what = if study.ageing.is_empty() {
-            format!("nothing, if it is already trimmed: run {doctor} to see")
+            format!("nothing, if fstrim.timer or discard is on: {doctor} shows it")
         } else {
             "nothing; leave it as it is".to_owned()
         };
@@ -279,7 +284,7 @@ fn caution(verdict: &Verdict<'_>) -> Option<String> {
     let warnings = verdict.study().all().flat_map(|run| run.warnings.iter().map(move |warning| (effective_policy(run), warning)));
     let worst: Vec<(&str, &Warning)> = warnings.filter(|(_, warning)| warning.severity >= Severity::Caution).collect();
     let (policy, warning) = worst.iter().copied().max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
-    let whose = if Some(policy) == chosen || policy.is_empty() { String::new() } else { format!("'{policy}': ") };
+    let whose = if Some(policy) == chosen || policy.is_empty() { String::new() } else { format!("{policy}: ") };
     // Warnings of other kinds are counted.
     let others = distinct(worst.iter().map(|(_, other)| other.code.as_str()).filter(|code| *code != warning.code)).len();
     let others = if others == 0 { String::new() } else { format!("; and {others} more (--details)") };
@@ -315,17 +320,17 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
         }
     }
     if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
-        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "restores its lines in /etc; stops no daemon"));
+        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "undoes its last change in /etc"));
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
     let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
     let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
     let (all, kept) = match &around.kept {
-        Some(id) => (format!("trimtab results show study:{id} --details"), "saved"),
-        None => ("the same command with --details".to_owned(), "not saved"),
+        Some(id) => (format!("trimtab results show study:{id} --details"), ""),
+        None => ("the same command with --details".to_owned(), ", not stored"),
     };
-    notes.push(command(MORE, all, &format!("{runs} run{}{months} {kept}", if runs == 1 { "" } else { "s" })));
+    notes.push(command(MORE, all, &format!("{runs} run{}{months}{kept}", if runs == 1 { "" } else { "s" })));
     notes
 }
 
@@ -444,7 +449,7 @@ mod tests {
             study.ageing.iter_mut().filter(|run| run.policy == policy::IDLE).for_each(|run| run.metrics.push(metric.clone()));
             shown(&study).uses.remove(0).meaning
         };
-        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims 6.98 % of the time");
+        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of the drive's time");
         assert_eq!(with(43_200.0), "the trimtab daemon trims small pieces while the drive is idle");
     }
 

@@ -1,7 +1,9 @@
 //! Pictures of a study: cost against gain of each policy, the drive over months, latencies
 //! during a trim.
 
+use super::tables::baseline;
 use super::words::{seconds, spaced};
+use trimtab_drive::units::three_digits;
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Field, Run};
 use trimtab_study::document::{Chart, ChartKind, Film, LatencyHeatmap, ScatterPoint, Section, SectionBlock};
@@ -11,43 +13,49 @@ use trimtab_study::study::metrics::AppendLoad;
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
-/// One mark per policy: longest stall against the gain over months.
+/// One mark per policy: longest stall against 4K writes a second, as in the first table.
 pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
-    let chosen = verdict.policy();
-    let dot = |name: &str| {
-        let gain = verdict.comparison.gains_of(name).find(|gain| gain.fill == fill)?;
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let base = metrics.aged(baseline(metrics), fill)?;
+    let dot = |name: &&str| {
+        let aged = metrics.aged(name, fill)?;
+        let wear = aged.cycles.zip(base.cycles).map(|(mine, base)| (mine / base - 1.0) * 100.0);
         Some(ScatterPoint {
-            name: name.to_owned(),
-            x: vec![gain.life.map(percent), Some(percent(gain.rate))],
+            name: (*name).to_owned(),
+            x: vec![Some(aged.rate?), wear],
             y: metrics.worst_latency(name)?.seconds.max(1e-9),
-            chosen: chosen == Some(name),
+            chosen: verdict.policy() == Some(name),
         })
     };
-    let mut dots: Vec<ScatterPoint> = metrics.policies.iter().filter_map(|name| dot(name)).collect();
+    let mut dots: Vec<ScatterPoint> = metrics.policies.iter().filter_map(dot).collect();
     if dots.len() < 2 {
         return None;
     }
-    let mut axes = vec!["life gained, %".to_owned(), "random writes gained, %".to_owned()];
-    if dots.iter().any(|dot| dot.x[0].is_none()) {
+    let mut axes = vec!["4K writes a second".to_owned(), format!("wear against {}, %", base.policy)];
+    if dots.iter().any(|dot| dot.x[1].is_none()) {
         // A medium without wear.
-        axes.remove(0);
-        for dot in &mut dots {
-            dot.x.remove(0);
-        }
+        axes.truncate(1);
+        dots.iter_mut().for_each(|dot| dot.x.truncate(1));
     }
-    let chart = Chart {
-        title: format!("What each policy costs and gains, {} full", spaced(fill)),
-        x_label: axes[0].clone(),
-        y_label: "longest stall, s".to_owned(),
-        kind: ChartKind::Dots { axes, dots },
+    let title = finding(&dots, base.policy);
+    let x_label = axes[0].clone();
+    let chart = Chart { title, x_label, y_label: "longest stall, s".to_owned(), kind: ChartKind::Dots { axes, dots } };
+    let caption = format!("{} full. Lower and further to the right is better. The recommended policy has a ring.", spaced(fill));
+    let text = "Stall: the longest latency of a durable append (write and fsync), one every 5 s, while the policy trims.";
+    let blocks = vec![SectionBlock::Chart(chart), SectionBlock::Caption(caption), SectionBlock::Text(text.to_owned())];
+    Some(Section::new("What each policy costs and gains", blocks))
+}
+
+/// The figures of the recommended policy, and those of `baseline`.
+fn finding(dots: &[ScatterPoint], baseline: &str) -> String {
+    let shown = |dot: &ScatterPoint| {
+        let writes = dot.x[0].map(three_digits).unwrap_or_default();
+        format!("{}: {writes} 4K writes/s, stall {}", dot.name, seconds(dot.y))
     };
-    let text = "Stall: the latency of one durable append during the policy's trims, against the gain over no trimming.";
-    let caption = "Lower and further to the right is better. The recommended policy has a ring.";
-    let blocks = vec![SectionBlock::Chart(chart), SectionBlock::Text(text.to_owned()), SectionBlock::Caption(caption.to_owned())];
-    Some(Section::new("What it costs and what it gains", blocks))
+    let chosen = dots.iter().find(|dot| dot.chosen);
+    let base = dots.iter().find(|dot| dot.name == baseline && !dot.chosen);
+    chosen.into_iter().chain(base).map(shown).collect::<Vec<_>>().join("; ")
 }
 
 /// The two policies to compare: none, and the recommended one or else the last.
@@ -59,7 +67,7 @@ fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
     [left, right]
 }
 
-/// The drive's superblocks under each policy.
+/// The drive's erase blocks under each policy.
 pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
@@ -71,7 +79,7 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
     }
     let aged = runs.first().and_then(|run| Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE)).map(str::to_owned);
     let film = Film {
-        title: format!("Final content of the drive's superblocks, {} full", spaced(fill)),
+        title: format!("Final content of the drive's erase blocks, {} full", spaced(fill)),
         x_label: "GB written since filled".to_owned(),
         x_scale: 1e-9,
         shown: two(&names, policy::NONE, verdict.recommendation.trimming_policy()),
@@ -82,7 +90,7 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
          garbage, which causes write amplification and wear. The drive is modelled at {}.",
         aged.unwrap_or_else(|| "its own size".to_owned())
     );
-    let caption = SectionBlock::Caption("Each square is a superblock, filled from below.".to_owned());
+    let caption = SectionBlock::Caption("Each square is an erase block, filled from below.".to_owned());
     Some(Section::new("The drive itself", vec![SectionBlock::Film(film), caption, SectionBlock::Text(text)]))
 }
 

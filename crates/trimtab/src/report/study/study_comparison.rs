@@ -175,15 +175,15 @@ fn cost_and_gain(studies: &[LabelledStudy<'_>]) -> Option<Section> {
         let ChartKind::Dots { axes, dots } = chart.kind else { return None };
         let dots: Vec<_> = dots.into_iter().map(|dot| ScatterPoint { name: labelled(&dot.name, named.label), ..dot }).collect();
         match &mut together {
-            None => together = Some(Chart { kind: ChartKind::Dots { axes, dots }, ..chart }),
+            None => together = Some(Chart { title: section.title, kind: ChartKind::Dots { axes, dots }, ..chart }),
             Some(Chart { kind: ChartKind::Dots { axes: known, dots: all }, .. }) if *known == axes => all.extend(dots),
             // One of them is about a medium without wear.
             Some(_) => return None,
         }
     }
-    let text = "Lower and further to the right is better: the longest stall of an append during the policy's trims, against the gain \
-                over months of use. Recommended policies have a ring.";
-    Some(Section::new("What it costs and what it gains", vec![SectionBlock::Chart(together?), SectionBlock::Caption(text.to_owned())]))
+    let text = "Lower and further to the right is better: the longest stall of an append during the policy's trims, against its \
+                4K writes after months of use. Recommended policies have a ring.";
+    Some(Section::new("What each policy costs and gains", vec![SectionBlock::Chart(together?), SectionBlock::Caption(text.to_owned())]))
 }
 
 /// The policies shown over time: none, and every recommended one.

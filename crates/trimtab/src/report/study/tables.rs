@@ -21,7 +21,7 @@ pub(super) fn of(named: &Named<'_>) -> Option<Table> {
 
 /// The policy that others are compared with: batched trims, which most systems have, or the
 /// nearest to it.
-fn baseline(metrics: &Metrics<'_>) -> &'static str {
+pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
     let aged = |policy: &str| metrics.ageing.iter().any(|figures| figures.policy == policy);
     if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
 }
@@ -96,16 +96,16 @@ fn policies(verdict: &Verdict<'_>) -> Table {
 fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     let rows: Vec<_> = named.iter().map(|(_, verdict)| drive_row(verdict)).collect();
     let unsteady = rows.iter().any(|(_, unsteady)| *unsteady);
-    let (stall, writes) = ("stall, ms", if unsteady { "4K writes/s (~ not steady)" } else { "4K writes/s" });
+    let (legend, stall, writes, against) = (if unsteady { NOT_STEADY_LEGEND } else { "" }, "stall, ms", "4K writes/s", "vs weekly");
     let columns = [
-        ("", "drive"),
-        ("", "USE"),
-        (stall, "with"),
+        (legend, "drive"),
+        (legend, "USE"),
+        (stall, "USE"),
         (stall, "weekly"),
-        (writes, "with"),
+        (writes, "USE"),
         (writes, "weekly"),
-        (writes, "ratio"),
-        ("", "wear"),
+        (against, "writes"),
+        (against, "wear"),
         ("", "name"),
     ];
     let mut table = grouped(&columns, false);

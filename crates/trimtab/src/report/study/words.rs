@@ -201,7 +201,7 @@ pub(super) const fn in_table(recommendation: Recommendation) -> &'static str {
 fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
     let tried = |policy| verdict.comparison.metrics.has(policy);
     match (tried(policy::ONLINE), tried(policy::BATCHED)) {
-        (true, true) => ("online or batched", "online discard takes no measurable time"),
+        (true, true) => ("online or batched", "no difference was measured between them (batched: weekly fstrim.timer)"),
         (true, false) => (policy::ONLINE, "it takes no measurable time; 'batched' was not tried"),
         (false, true) => (policy::BATCHED, "it takes no measurable time; 'online' was not tried"),
         (false, false) => ("keep", "your setting; no tried policy takes measurable time"),
@@ -214,7 +214,7 @@ pub(super) fn confidence(confidence: &Confidence) -> String {
         Confidence::None => String::new(),
         Confidence::NotTried { policy } => format!("{policy} was not tried"),
         Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot show more", repeats(*count)),
-        Confidence::Repeats { repeats: count, .. } => format!("{count} repeat{} each", if *count == 1 { "" } else { "s" }),
+        Confidence::Repeats { repeats: count, .. } => format!("{} of each run on this drive", repeats(*count)),
         Confidence::NotVaried => NOT_TESTED.to_owned(),
         Confidence::Assumptions { .. } => String::new(),
     }
@@ -451,9 +451,9 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
         None => "",
         Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
         Some(LatencyDoubt::TooFew) => " (too few to tell)",
-        Some(LatencyDoubt::MayBeChance) => " (difference may be chance)",
-        Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often)",
-        Some(LatencyDoubt::LongMoreOften) => " (long ones more often)",
+        Some(LatencyDoubt::MayBeChance) => " (may be chance)",
+        Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often than without)",
+        Some(LatencyDoubt::LongMoreOften) => " (long ones more often than without)",
     }
 }
 
@@ -462,7 +462,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("stall up to {}; then writes, wear, simplicity; below 5 % is a tie", seconds(limit_seconds))
+            format!("stall up to {}; most writes, least wear, simplest; under 5 %: tie", seconds(limit_seconds))
         }
         Rule::GainsNothing => "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned(),
         Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
@@ -474,15 +474,14 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
 /// The reasons, one line each, about the recommended policy.
 fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
     let policy = verdict.recommendation.trimming_policy();
-    let subject = policy.map(|policy| format!("{policy}: ")).unwrap_or_default();
-    let online_chosen = policy == Some(policy::ONLINE);
-    verdict.reasons.iter().map(|reason| format!("{subject}{}", self::reason(reason, online_chosen))).collect()
+    verdict.reasons.iter().map(|reason| self::reason(reason, policy)).collect()
 }
 
-fn reason(reason: &RecommendationReason<'_>, online_chosen: bool) -> String {
+fn reason(reason: &RecommendationReason<'_>, chosen: Option<&str>) -> String {
+    let online_chosen = chosen == Some(policy::ONLINE);
     match reason {
         RecommendationReason::Blocked { policy } => nothing_arrived(policy),
-        RecommendationReason::Latency(latency) => latency_reason(latency),
+        RecommendationReason::Latency(latency) => latency_reason(latency, chosen.unwrap_or("here")),
         RecommendationReason::Deleting(deleting) => {
             let (what, text) = deleting_reason(deleting, online_chosen);
             lower_first(&format!("{what}: {text}"))
@@ -496,19 +495,19 @@ pub(super) fn lower_first(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
-fn latency_reason(reason: &LatencyReason<'_>) -> String {
+fn latency_reason(reason: &LatencyReason<'_>, mine: &str) -> String {
     let policy = |one: &PolicyLatency<'_>| {
         let whose = if one.policy == policy::NONE { "without trimming" } else { one.policy };
         format!("{whose} {}{}", seconds(one.seconds), latency_doubt(one.doubt))
     };
-    let chosen = reason.chosen.map(|mine| format!("{}{}", seconds(mine.seconds), latency_doubt(mine.doubt)));
+    let chosen = reason.chosen.map(|one| format!("{mine} {}{}", seconds(one.seconds), latency_doubt(one.doubt)));
     let online = reason.online_seconds.map(|online| format!("online {} on every delete", seconds(online)));
     let others: Vec<String> = online.into_iter().chain(reason.others.iter().map(policy)).collect();
     let others = if others.is_empty() { None } else { Some(others.join(", ")) };
     let aside = match reason.aside {
         None => "",
         Some(LatencyCaveat::TooLittle) => " (too little to count)",
-        Some(LatencyCaveat::LongNoMoreOften) => " (long ones no more often)",
+        Some(LatencyCaveat::LongNoMoreOften) => " (long ones no more often than without)",
     };
     let all: Vec<String> = chosen.into_iter().chain(others).collect();
     format!("worst append latency: {}{aside}", all.join("; "))
@@ -529,7 +528,7 @@ fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String,
             AffectedWork::Deleting | AffectedWork::Append(_) => format!("The deleting of {}", cost.job),
         };
         let (none, online) = (seconds(cost.none_seconds), seconds(cost.online_seconds));
-        return (part, format!("{none} otherwise; online {online} ({}×{few})", three_digits(cost.times())));
+        return (part, format!("{none}; with online discard {online} ({}×{few})", three_digits(cost.times())));
     }
     let (Some(none), Some(online)) = (reason.none_seconds, reason.online_seconds) else {
         return (what, reason.none_seconds.or(reason.online_seconds).map(seconds).unwrap_or_default());
@@ -541,7 +540,14 @@ fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String,
     let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
     let ratio = if none > 0.0 { format!(" ({}{doubt})", times(online / none)) } else { String::new() };
     let (none, online) = (seconds(none), seconds(online));
-    (what, if online_chosen { format!("{online}; without trimming {none}{ratio}") } else { format!("{none}; online {online}{ratio}") })
+    (
+        what,
+        if online_chosen {
+            format!("{online} with online discard; without trimming {none}{ratio}")
+        } else {
+            format!("{none}; with online discard {online}{ratio}")
+        },
+    )
 }
 
 fn deleting_doubt(doubt: DeletingDoubt) -> String {
