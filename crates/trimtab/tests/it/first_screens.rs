@@ -47,8 +47,8 @@ fn check_lines(screen: &str, columns: usize, report: &Path) {
 /// study's id.
 fn as_always(screen: &str, report: &Path) -> String {
     let line = |line: &str| {
-        if let Some((before, _)) = line.split_once("MODELLED, ") {
-            return format!("{} MODELLED, trimtab VERSION, TIME", before.trim_end());
+        if let Some((before, _)) = line.split_once("MODELLED in ") {
+            return format!("{} MODELLED in TIME, trimtab VERSION", before.trim_end());
         }
         let line = line.replace(report.to_str().unwrap(), "/REPORT.html");
         match line.split_once("study:") {
@@ -268,7 +268,7 @@ fn check_excluded(screen: &str, study: &Value) {
     assert!(same.any(|(online, none, name)| has(online, &name, times[0]) && has(none, &name, times[1])), "{text}");
 }
 
-/// Checks the shares of time such as "trims take 3.62 % of OCZ's time".
+/// Checks the shares of time such as "trims take 3.62 % of all time on OCZ".
 fn check_time_trimming(screen: &str, studies: &[(&str, &Value)]) {
     let uses: Vec<&str> = screen.lines().skip_while(|line| !line.starts_with("USE")).collect();
     let uses = uses.into_iter().take_while(|line| line.starts_with("USE") || line.starts_with("     ")).collect::<Vec<_>>().join(" ");
@@ -278,7 +278,7 @@ fn check_time_trimming(screen: &str, studies: &[(&str, &Value)]) {
         let number = |key: &str| aged(study, policy, "60%").unwrap()["settings"][key].as_str().unwrap().parse::<f64>().unwrap();
         let seconds = number("drive-writes") / number("drive-writes-a-day") * 86_400.0;
         let trimming = of(study, "ageing", policy).filter_map(|run| metric(run, "trim.seconds")).fold(0.0, f64::max);
-        let said = format!(" % of {}'s time", if name.is_empty() { "the drive" } else { name });
+        let said = if name.is_empty() { " % of all time".to_owned() } else { format!(" % of all time on {name}") };
         assert_eq!(uses.contains(&said), trimming / seconds > 0.01, "{uses}");
         if let Some((before, _)) = uses.split_once(&said) {
             same(before.rsplit("trims take ").next().unwrap(), 100.0 * trimming / seconds, "time trimming");

@@ -71,7 +71,7 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     }
     for (otherwise, names) in close {
         let on = if names == [""] { String::new() } else { format!(" on {}", listed(&names)) };
-        parts.push(format!("near tie{on}: a smaller model picks {}", self::name(otherwise)));
+        parts.push(format!("near tie with {}{on} (it wins on smaller models)", self::name(otherwise)));
     }
     let kinds = distinct(kinds);
     let under = match kinds.len() {
@@ -85,7 +85,7 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     parts
 }
 
-/// Assumptions that change the recommendation: `OCZ at 30 % full (no trimming)`.
+/// Assumptions that change the recommendation: `OCZ at 30 % full (then no trimming)`.
 fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
     let decisive = sensitivity.decisive();
     let changing = decisive.iter().flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
@@ -94,7 +94,7 @@ fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
             Assumption::Fill => format!("at {} full", spaced(&tried.value)),
             other => format!("with other {}", self::assumption(other).1),
         };
-        format!("{short} {when} ({})", name(tried.recommended)).trim_start().to_owned()
+        format!("{short} {when} (then {})", name(tried.recommended)).trim_start().to_owned()
     };
     changing.map(flip).collect()
 }

@@ -125,8 +125,8 @@ fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
     }
     let busy = |name: &&str| {
         let (_, verdict) = named.iter().find(|(other, _)| other == name)?;
-        let drive = if name.is_empty() { "the drive" } else { name };
-        Some(format!("; trims take {} % of {drive}'s time", three_digits(verdict.time_trimming?.percent())))
+        let on = if name.is_empty() { String::new() } else { format!(" on {name}") };
+        Some(format!("; trims take {} % of all time{on}", three_digits(verdict.time_trimming?.percent())))
     };
     let line = |(mut line, names): (RecommendationLine, Vec<&str>)| {
         line.on = listed(&names);
@@ -223,7 +223,7 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| detail("Figures", "slowdowns only; what trimming gains over months was not measured".to_owned()));
+        return costs.then(|| detail("Figures", "costs only: gains over months were not measured, so none is no candidate".to_owned()));
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
@@ -449,7 +449,7 @@ mod tests {
             study.ageing.iter_mut().filter(|run| run.policy == policy::IDLE).for_each(|run| run.metrics.push(metric.clone()));
             shown(&study).uses.remove(0).meaning
         };
-        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of the drive's time");
+        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of all time");
         assert_eq!(with(43_200.0), "the trimtab daemon trims small pieces while the drive is idle");
     }
 

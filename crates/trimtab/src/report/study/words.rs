@@ -214,7 +214,9 @@ pub(super) fn confidence(confidence: &Confidence) -> String {
         Confidence::None => String::new(),
         Confidence::NotTried { policy } => format!("{policy} was not tried"),
         Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot show more", repeats(*count)),
-        Confidence::Repeats { repeats: count, .. } => format!("{} of each run on this drive", repeats(*count)),
+        Confidence::Repeats { repeats: count, .. } => {
+            format!("{} of each run; untried policies or months of use could change the answer", repeats(*count))
+        }
         Confidence::NotVaried => NOT_TESTED.to_owned(),
         Confidence::Assumptions { .. } => String::new(),
     }
@@ -451,7 +453,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
         None => "",
         Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
         Some(LatencyDoubt::TooFew) => " (too few to tell)",
-        Some(LatencyDoubt::MayBeChance) => " (may be chance)",
+        Some(LatencyDoubt::MayBeChance) => " (not clearly more than none)",
         Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often than without)",
         Some(LatencyDoubt::LongMoreOften) => " (long ones more often than without)",
     }
