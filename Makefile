@@ -1,5 +1,5 @@
 # make test        everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
-# make python      the Python package as a wheel, in its own environment (target/python), and its tests
+# make python      the Python module, in its own environment (target/python), and its tests
 # make check       the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv        compile with the oldest supported toolchain
 # make golden      rewrite the fingerprints of modelled results after an intended change
@@ -36,6 +36,8 @@ TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 # Many tests wait, so the Python package is built and tested in parallel with them. Incremental builds speed up edits
 # but take a quarter longer here.
 test tried python: export CARGO_INCREMENTAL = 0
+# The module then needs no libpython.
+test tried python: export PYO3_BUILD_EXTENSION_MODULE = 1
 test: test-packages lint deny
 	$(CARGO) test --workspace --locked --no-run
 	@$(MAKE) --no-print-directory -j2 tried python
@@ -45,15 +47,19 @@ tried:
 	@mkdir -p target && rm -f "$(SKIPS)"
 	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
-# Uses the program built for the tests: a separate build would enable other features and compile it a second time.
+# Uses the program built for the tests, and builds the module with the tests of all crates: a separate build (maturin)
+# would enable other features and compile thirty crates again. `make packages` makes the wheel.
 # Without Python's venv, or without a network for its packages, root gets a failure and other users a message.
 PYTHON_ENV := $(CURDIR)/target/python
+PYTHON_MODULE := $(CURDIR)/target/python-module
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 python:
 	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/trimtab-python/tests/requirements.txt; then \
-	  $(CARGO) test -q --workspace --locked --no-run && rm -rf target/wheels && \
-	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/trimtab-python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
-	  "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl && \
-	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/trimtab-python/tests/test_trimtab.py; \
+	  $(CARGO) build -q --workspace --lib --tests --locked && rm -rf "$(PYTHON_MODULE)" && mkdir -p "$(PYTHON_MODULE)" && \
+	  cp -r crates/trimtab-python/python/trimtab "$(PYTHON_MODULE)" && \
+	  cp "$(TARGET_DIR)/debug/lib_native.so" "$(PYTHON_MODULE)/trimtab/_native.abi3.so" && \
+	  TRIMTAB_TESTS=full TRIMTAB="$(TARGET_DIR)/debug/trimtab" PYTHONPATH="$(PYTHON_MODULE)" \
+	  "$(PYTHON_ENV)/bin/python" crates/trimtab-python/tests/test_trimtab.py; \
 	elif [ "$$(id -u)" = 0 ]; then echo "the Python package was not tried"; exit 1; \
 	else echo "python3-venv or its packages are missing: the Python package is not tried"; fi
 
@@ -165,7 +171,7 @@ soak: test-packages msrv fuzz-check
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
-	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
+	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it -- power_cuts hostile --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
 	  $(CARGO) test -p trimtab --release --test it study_again -- --nocapture

@@ -53,6 +53,7 @@ const RUBBISH: [&[u8]; 12] = [
 #[test]
 fn the_doctor_bears_any_tree() {
     let mut draw = Stream::new(1, "hostile trees");
+    let rounds = if std::env::var_os("TRIMTAB_SOAK").is_some() { 100 } else { 8 };
     for (name, text) in fixtures() {
         let tree = unpack(&text);
         let mut all = Vec::new();
@@ -60,7 +61,7 @@ fn the_doctor_bears_any_tree() {
         all.sort();
         // Junk accumulates over the rounds. The first junk is repaired later, or nothing would
         // remain to read.
-        for round in 0..25 {
+        for round in 0..rounds {
             let mut changed = Vec::new();
             for _ in 0..=draw.below(4) {
                 let file = &all[draw.below(all.len() as u64) as usize];

@@ -104,7 +104,7 @@ fn every_shipped_drive_study_states_possible_figures() {
         let mut command = trimtab();
         command.args(["study", &format!("drive:{name}"), "--json", "--quiet"]);
         if !full {
-            command.args(["--quick", "--policies", "none,batched", "--questions", "deleting,ageing"]);
+            command.args(["--quick", "--policies", "none,batched", "--questions", "deleting,ageing", "--aged-size", "1GB"]);
         }
         command.arg("--store").arg(dir.path().join("s.db")).arg("--report").arg(dir.path().join("r.html")).arg("--force");
         let output = command.output().unwrap();

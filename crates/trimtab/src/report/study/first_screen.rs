@@ -223,7 +223,7 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| detail("Figures", "costs only: gains over months were not measured, so none is no candidate".to_owned()));
+        return costs.then(|| detail("Figures", "costs only: gains over months were not measured, so 'none' cannot win".to_owned()));
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
@@ -247,7 +247,7 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
         _ if environment(study, DRIVE_ABSENT).is_some() => {
             note("First", "no drive answered here: these figures apply to no drive".to_owned())
         }
-        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; misaligned: {} slower", words::times(times))),
+        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; if misaligned: {} slower", words::times(times))),
         None if verdict.is_without_trim() => note("First", "the drive has no TRIM: no policy has any effect".to_owned()),
         None => command("First", doctor.clone(), TRIM_ARRIVES),
     };

@@ -453,7 +453,7 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
         None => "",
         Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
         Some(LatencyDoubt::TooFew) => " (too few to tell)",
-        Some(LatencyDoubt::MayBeChance) => " (not clearly more than none)",
+        Some(LatencyDoubt::MayBeChance) => " (rare: may be chance)",
         Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often than without)",
         Some(LatencyDoubt::LongMoreOften) => " (long ones more often than without)",
     }
