@@ -152,7 +152,7 @@ impl Plan {
     /// Approximate memory of a cell in bytes.
     fn memory_bytes(&self, cell: u64) -> PyResult<u64> {
         let place = self.plan.place(self.known(cell)?);
-        Ok(self.plan.cell(&place, self).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
+        Ok(self.plan.cell(&place, self).map_err(|wrong| error(wrong.to_string()))?.memory().0)
     }
 
     /// Runs cells on `threads` threads within `memory_bytes` (default: four fifths of the

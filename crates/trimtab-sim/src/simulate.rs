@@ -449,13 +449,7 @@ impl Addresses {
             Field::new("size-bytes", sizes.join(",")),
             Field::new("read-percent", self.mix.read_percent.to_string()),
             Field::new("trim-percent", self.mix.trim_percent.to_string()),
-            Field::new(
-                "trims-of",
-                match self.trims_of {
-                    TrimPattern::All => "all",
-                    TrimPattern::InUse => "in-use",
-                },
-            ),
+            Field::new("trims-of", self.trims_of.name()),
             Field::new("queue-depth", self.queue_depth.to_string()),
             Field::new("span-permille", self.span_permille.to_string()),
         ]

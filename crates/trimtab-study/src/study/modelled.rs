@@ -371,7 +371,7 @@ pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Se
 ///
 /// # Errors
 /// A policy that cannot be parsed; the message names it.
-pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::policy::ParsePolicyError> {
+pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::setting::SettingError> {
     let all = PolicySpec::NAMES.map(str::to_owned);
     let wanted: &[String] = if wanted.is_empty() { &all } else { wanted };
     let mut specs: Vec<PolicySpec> = wanted.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;

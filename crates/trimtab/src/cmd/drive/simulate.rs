@@ -27,7 +27,7 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::simulate::few;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 use trimtab_vssd::trace::timing::{self, Timing};
 
 /// Arguments of `trimtab drive simulate`.
@@ -142,46 +142,13 @@ impl FromStr for WorkloadSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
-        let pattern = match (name, rest) {
-            ("sequential", "") => Pattern::Sequential,
-            ("random", "") => Pattern::Uniform,
-            ("hot-cold", "") => Pattern::HotCold { space: 0.2, ops: 0.8 },
-            ("hot-cold", rest) => {
-                let (space, ops) = rest.split_once('/').ok_or("write hot-cold:SPACE/OPERATIONS, such as hot-cold:0.2/0.8")?;
-                Pattern::HotCold { space: number(space)?, ops: number(ops)? }
-            }
-            ("zipf", "") => Pattern::Zipf { theta: 0.99 },
-            ("zipf", rest) => Pattern::Zipf { theta: number(rest)? },
-            ("crystal", rest) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Crystal(rest.parse()?) }),
+        let kind = match text.split_once(':').unwrap_or((text, "")) {
+            ("crystal", rest) => WorkloadKind::Crystal(rest.parse()?),
             ("trace", "") => return Err("write trace:FILE".to_owned()),
-            ("trace", path) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Trace(path.into()) }),
-            _ => {
-                let known = "sequential, random, hot-cold, zipf, crystal and trace:FILE";
-                return Err(format!("unknown workload '{text}'; use {known}"));
-            }
+            ("trace", path) => WorkloadKind::Trace(path.into()),
+            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal", "trace:FILE"])?),
         };
-        Ok(Self { text: text.to_owned(), kind: WorkloadKind::Addresses(pattern) })
-    }
-}
-
-#[derive(Debug, Clone)]
-struct RequestSizes(Vec<(u32, u32)>);
-
-impl FromStr for RequestSizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let one = |part: &str| {
-            let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let size: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
-            let size =
-                u32::try_from(size.0).ok().filter(|size| *size > 0).ok_or_else(|| format!("{size} is not a valid operation size"))?;
-            let weight: u32 = weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?;
-            Ok((size, weight))
-        };
-        text.split(',').map(one).collect::<Result<_, String>>().map(Self)
+        Ok(Self { text: text.to_owned(), kind })
     }
 }
 
@@ -343,7 +310,7 @@ mod tests {
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
         assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
         assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
-        assert!(kind("rondom").unwrap_err().contains("use sequential"));
+        assert!(kind("rondom").unwrap_err().ends_with("did you mean 'random'?"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
         assert_eq!("4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
         for wrong in ["", "0", "4KiB:x", "8TB"] {
