@@ -1,10 +1,10 @@
 //! CrystalDiskMark test sets in rounds, each on a new test file.
 
-use super::{SimulatedDrive, SimulationPlan, Watcher, WatcherAdapter, WorkloadResult, metric};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult, metric};
 use crate::run::{Axis, Better, Field, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
-use crate::runner::{Events, RunProgress, blocks};
+use crate::runner::{Events, Observer, RunProgress, blocks};
 use crate::setting::{GivenSettings, Setting};
 use crate::target::drive::DriveTarget;
 use crate::target::{BlockTarget as _, TargetResult};
@@ -150,11 +150,11 @@ impl Loops {
         mut workload: LoopWorkload,
         subject: SimulatedDrive,
         now: Nanos,
-        watcher: &mut dyn Watcher,
+        observer: &mut dyn Observer,
     ) -> WorkloadResult {
         let depth = self.profile.tests().iter().map(|test| test.depth()).max().unwrap_or(1).max(8);
         let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-        let mut rounds = LoopRounds { forward: WatcherAdapter(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
+        let mut rounds = LoopRounds { observer, passes: Passes::default(), totals: vec![(0, 0)], begun: false };
         let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
         let steady_size = target.info().size;
         // An interrupted phase is not a pass.
@@ -180,7 +180,7 @@ fn per_round(trend: &Trend) -> Series {
 }
 
 struct LoopRounds<'a> {
-    forward: WatcherAdapter<'a>,
+    observer: &'a mut dyn Observer,
     passes: Passes,
     /// Bytes written by the host and to the medium, at the end of each round.
     totals: Vec<(u64, u64)>,
@@ -200,15 +200,17 @@ impl LoopRounds<'_> {
     }
 }
 
-impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
+impl Observer for LoopRounds<'_> {
     fn stopped(&self) -> bool {
-        Events::<DriveTarget<SimulatedDrive>>::stopped(&self.forward)
+        self.observer.stopped()
     }
 
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        Events::<DriveTarget<SimulatedDrive>>::progress(&mut self.forward, progress)
+        self.observer.progress(progress)
     }
+}
 
+impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
     fn between(&mut self, target: &mut DriveTarget<SimulatedDrive>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         self.passes.phase_ended(recorder, recorder.written());
         if self.begun && (next.is_none() || next == Some(DELETE)) {

@@ -3,7 +3,7 @@
 use crate::cmd::options::{ReadingArgs, TimingArgs, one_of};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
-use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan, Watcher};
+use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, Drive, crew};
 use crate::report;
 use crate::store;
@@ -13,7 +13,6 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Mutex;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
@@ -25,8 +24,9 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::{Observer, RunEnd, RunProgress};
 use trimtab_sim::simulate::few;
+use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 use trimtab_vssd::trace::timing::{self, Timing};
 
@@ -189,9 +189,9 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
         }
     }
     let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
-    let bar = Mutex::new(SimulationProgress { bar: Progress::new(context, "simulate", ProgressUnit::Bytes, total), written: 0 });
+    let bar = Progress::new(context, "simulate", ProgressUnit::Bytes, total);
     let results: Vec<anyhow::Result<(Run, RunEnd)>> =
-        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }));
+        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { bar: &bar, last: 0 }));
     drop(bar);
     let mut runs = Vec::new();
     let mut end = RunEnd::Complete;
@@ -250,33 +250,21 @@ fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
     })
 }
 
-struct SimulationProgress {
-    bar: Progress,
-    written: u64,
-}
-
+/// Adds the progress of one of several threads.
 struct Reporter<'a> {
-    shared: &'a Mutex<SimulationProgress>,
+    bar: &'a Progress,
     last: u64,
 }
 
-impl Watcher for Reporter<'_> {
+impl Observer for Reporter<'_> {
     fn stopped(&self) -> bool {
-        interrupt::requested()
+        self.bar.stopped()
     }
 
-    fn written(&mut self, bytes: Bytes) {
-        /// Threads update the progress bar once per this many bytes.
-        const STEP: u64 = 1 << 26;
-        if bytes.0 < self.last + STEP {
-            return;
-        }
-        if let Ok(mut shared) = self.shared.lock() {
-            shared.written += bytes.0 - self.last;
-            let written = shared.written;
-            shared.bar.set(written);
-        }
-        self.last = bytes.0;
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        self.bar.advance(progress.written.0 - self.last);
+        self.last = progress.written.0;
+        Ok(())
     }
 }
 
