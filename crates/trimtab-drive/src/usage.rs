@@ -86,6 +86,14 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().filter(near).min_by_key(|known| edits(&word, known)).copied()
 }
 
+/// Suggests the nearest of the `known` names, or lists them all as `what`: `did you mean
+/// 'poll'?`, `known settings: poll, quiet`.
+#[must_use]
+pub fn suggest(word: &str, what: &str, known: &[&str]) -> String {
+    let list = if known.is_empty() { "none".into() } else { known.join(", ") };
+    did_you_mean(nearest(word, known).as_slice()).unwrap_or_else(|| alloc::format!("known {what}: {list}"))
+}
+
 /// Optimal string alignment distance: insertions, deletions, substitutions and
 /// transpositions. Compares only the first 64 characters of `a`.
 fn edits(a: &str, b: &str) -> usize {

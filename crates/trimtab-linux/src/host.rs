@@ -2,7 +2,7 @@
 //! interference from other processes. Read from `/sys`, `/proc` and `/etc`, never from a
 //! device.
 //!
-//! Every measurement uses [`Observer`]: call `start` before and `finish` after.
+//! Every measurement uses [`EnvironmentRecorder`]: call `start` before and `finish` after.
 
 pub mod answers;
 pub mod block;
@@ -90,14 +90,14 @@ fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
 
 /// Watches the machine during a measurement.
 #[derive(Debug)]
-pub struct Observer {
+pub struct EnvironmentRecorder {
     root: Root,
     place: Place,
     environment: Vec<Field>,
     before: MachineSample,
 }
 
-impl Observer {
+impl EnvironmentRecorder {
     /// Records the state of the machine, the drive and the filesystem of `path` (directory, file
     /// or device) and starts watching for interference. Values that cannot be read are omitted.
     /// Fails only if `path` does not exist.
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn observer_reports_filesystem_and_drive() {
         let directory = tempfile::tempdir().unwrap();
-        let observer = Observer::start(directory.path()).unwrap();
+        let observer = EnvironmentRecorder::start(directory.path()).unwrap();
         let (environment, _) = observer.finish(None);
         let value = |key: &str| Field::find(&environment, key);
         assert!(value("kernel.release").is_some());
@@ -167,6 +167,6 @@ mod tests {
 
     #[test]
     fn observer_of_missing_path_is_an_error() {
-        assert_eq!(Observer::start(Path::new("/no/such/path")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(EnvironmentRecorder::start(Path::new("/no/such/path")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -8,14 +8,13 @@ pub mod notes;
 pub mod runner;
 pub mod safety;
 
-use crate::host::Observer;
+use crate::host::EnvironmentRecorder;
 use crate::output::Context;
 use crate::output::progress::{Progress as Bar, ProgressPart, ProgressUnit};
 use crate::session::safety::Guard;
 use trimtab_sim::run::{Field, Metric, Phase, Run, Severity, Warning};
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
+use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::WorkloadPlan;
 
@@ -23,7 +22,6 @@ use trimtab_sim::workload::WorkloadPlan;
 #[derive(Debug)]
 pub struct ProgressWatch {
     bar: Bar,
-    counting: ProgressUnit,
     guard: Option<Guard>,
 }
 
@@ -32,17 +30,17 @@ impl ProgressWatch {
     /// otherwise by bytes written.
     pub fn new(context: &Context, what: &str, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        Self::of(Bar::new(context, what, counting, total), counting, guard)
+        Self::of(Bar::new(context, what, counting, total), guard)
     }
 
     /// Like [`Self::new`], for one part of a larger command.
     pub fn part(context: &Context, part: &ProgressPart, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
-        Self::of(Bar::part(context, part, counting, total), counting, guard)
+        Self::of(Bar::part(context, part, counting, total), guard)
     }
 
-    fn of(bar: Bar, counting: ProgressUnit, guard: Option<Guard>) -> Self {
-        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
+    fn of(bar: Bar, guard: Option<Guard>) -> Self {
+        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), guard }
     }
 }
 
@@ -50,32 +48,27 @@ fn amount(plan: &WorkloadPlan) -> (ProgressUnit, u64) {
     plan.ops.map_or((ProgressUnit::Bytes, plan.written.0), |ops| (ProgressUnit::Items, ops))
 }
 
-impl<T: ?Sized> Events<T> for ProgressWatch {
-    fn stopped(&self) -> bool {
-        crate::sys::interrupt::requested()
-    }
+impl<T: ?Sized> Events<T> for ProgressWatch {}
 
+impl Observer for ProgressWatch {
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        self.bar.run(if self.counting == ProgressUnit::Items { progress.ops } else { progress.written.0 }, &progress);
+        self.bar.progress(progress)?;
         self.guard.as_mut().map_or(Ok(()), Guard::check)
     }
 
     fn begins(&mut self, phase: &str) {
-        self.bar.phase(phase);
+        self.bar.begins(phase);
     }
 
-    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
-        if let Some(name) = next {
-            self.bar.phase(name);
-        }
-        Ok(())
+    fn stopped(&self) -> bool {
+        self.bar.stopped()
     }
 }
 
 /// Returns the run with its metrics, environment and warnings, and the reason why it ended.
 pub fn assemble(
     header: RunHeader,
-    observer: Option<Observer>,
+    observer: Option<EnvironmentRecorder>,
     outcome: RunOutcome,
     metrics: impl Fn(&[Phase]) -> Vec<Metric>,
 ) -> (Run, RunEnd) {

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use trimtab_sim::simulate::Watcher;
+use trimtab_sim::runner::{Observer, RunProgress};
+use trimtab_sim::target::TargetResult;
 
 /// Interval between checks for Ctrl-C and progress reports.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -20,7 +21,14 @@ pub struct TaskState {
     pub done: AtomicU64,
 }
 
-impl Watcher for &TaskState {
+/// Counts operations or candidates. A task of several cells passes `&dyn Observer` to each, to
+/// count only cells.
+impl Observer for &TaskState {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        self.done.store(progress.ops, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -95,7 +95,7 @@ impl Drive {
         let mut given = Vec::new();
         values::entries("drive", parameters, &mut given)?;
         let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
-        let changed = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(said(wrong)))?;
+        let changed = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(wrong.to_string()))?;
         Ok(Self { drive: changed.drive, few: changed.few.or_else(|| self.few.clone()) })
     }
 
@@ -152,13 +152,5 @@ impl Drive {
 
     fn __repr__(&self) -> String {
         format!("<trimtab.Drive {}: {} bytes>", self.drive.spec.name, self.drive.spec.capacity_bytes)
-    }
-}
-
-/// Error text with the name of the setting.
-pub fn said(wrong: settings::SettingError) -> String {
-    match wrong.key {
-        Some(key) => format!("{key}: {}", wrong.text),
-        None => wrong.text,
     }
 }

@@ -7,10 +7,10 @@ use crate::values::{Threads, Whole};
 use crate::{background, error};
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
+use trimtab_study::learn::Budget;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, ProbeFunction};
 use trimtab_study::learn::learned::LearnMeasurements;
-use trimtab_study::learn::{Budget, Observer};
 
 struct OnThreads<'a> {
     threads: usize,
@@ -24,16 +24,6 @@ impl CandidateEvaluator for OnThreads<'_> {
         let crew = Crew { threads: self.threads, memory_bytes: available(), state: &uncounted };
         let make = |at: usize| Some(if self.state.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) });
         crew.run(candidates.len(), |_| 0, make).unwrap_or_else(|| vec![None; candidates.len()])
-    }
-}
-
-impl Observer for &TaskState {
-    fn tried(&mut self, candidates: u32) {
-        self.done.store(candidates.into(), Ordering::Relaxed);
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_drive::spec::file::{Drive, parse};
-use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_study::sweep::detail;
 use trimtab_study::sweep::keep::DetailSelection;
 use trimtab_study::sweep::settings::is_path;
@@ -78,18 +78,18 @@ fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'
 
 impl Plan {
     /// Runs a cell and returns its row; `None` if stopped.
-    fn row(&self, number: u64, mut state: &background::TaskState) -> Option<SweepRow> {
+    fn row(&self, number: u64, state: &background::TaskState) -> Option<SweepRow> {
         let place = self.plan.place(number);
         let (id, outcome) = match self.plan.cell(&place, self) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text)),
-            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, &mut state)?),
+            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, state)?),
         };
         Some(SweepRow { cell: number, id, outcome })
     }
 }
 
-fn made(cell: &SweepCell<Timed>, keep: &DetailSelection, state: &mut &background::TaskState) -> Option<CellOutcome> {
-    match catch_unwind(AssertUnwindSafe(|| cell.run(state))) {
+fn made(cell: &SweepCell<Timed>, keep: &DetailSelection, state: &background::TaskState) -> Option<CellOutcome> {
+    match catch_unwind(AssertUnwindSafe(|| cell.run(&mut (&state as &dyn Observer)))) {
         Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, keep)),
         Ok(Ok((_, RunEnd::Failed(failed)))) => Some(CellOutcome::Failed(failed.to_string())),
         Ok(Ok((_, RunEnd::Interrupted))) => None,
@@ -152,7 +152,7 @@ impl Plan {
     /// Approximate memory of a cell in bytes.
     fn memory_bytes(&self, cell: u64) -> PyResult<u64> {
         let place = self.plan.place(self.known(cell)?);
-        Ok(self.plan.cell(&place, self).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
+        Ok(self.plan.cell(&place, self).map_err(|wrong| error(wrong.to_string()))?.memory().0)
     }
 
     /// Runs cells on `threads` threads within `memory_bytes` (default: four fifths of the

@@ -1,6 +1,6 @@
 //! A single simulation of a drive, a workload and a policy.
 
-use crate::drive::{Drive, said};
+use crate::drive::Drive;
 use crate::run::Run;
 use crate::trace::{Timed, Trace};
 use crate::values::Whole;
@@ -54,7 +54,7 @@ pub fn simulate(
     }
     let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let sources = Inputs { drive: &drive.drive, trace: trace.as_deref() };
-    let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(said(wrong)))?;
+    let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(wrong.to_string()))?;
     if matches!(cell.work, SweepCellWork::Requests { .. }) {
         cell.few = drive.few.clone();
     }

@@ -9,8 +9,8 @@ use crate::values::{Threads, Whole};
 use pyo3::prelude::*;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::runner::RunEnd;
-use trimtab_sim::{run, simulate};
+use trimtab_sim::run;
+use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_study::study::cells::{Question, StudyCell};
 use trimtab_study::study::modelled::{self, Setup};
 use trimtab_study::study::problem::StudyError;
@@ -248,8 +248,7 @@ fn all(
 
 /// Runs one cell; `None` if stopped.
 fn one(cell: &StudyCell, state: &TaskState) -> Option<RunResult> {
-    let mut watcher = state;
-    match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
+    match cell.run(&mut (&state as &dyn Observer)) {
         Ok((run, RunEnd::Complete)) => Some(Ok(run)),
         Ok((_, RunEnd::Interrupted)) => None,
         Ok((_, RunEnd::Failed(failed))) => Some(Err(failed.to_string())),

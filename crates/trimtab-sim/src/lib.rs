@@ -16,7 +16,7 @@ pub mod op;
 pub mod policy;
 pub mod run;
 pub mod runner;
-mod setting;
+pub mod setting;
 pub mod simulate;
 pub mod target;
 pub mod trace;

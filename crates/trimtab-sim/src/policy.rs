@@ -30,7 +30,7 @@ pub use driver::{Driver, RefusalAction, RefusalLimits, Surface, TrimResponse, Tu
 pub use idle::{IdlePolicy, IdleSettings, TrimCost};
 pub use pass::{Pass, PassStep};
 pub use simple::{ManualPolicy, NowPolicy, OnlinePolicy};
-pub use spec::{ParsePolicyError, PolicySpec};
+pub use spec::PolicySpec;
 pub use state::PolicyState;
 
 use crate::target::{TrimOutcome, TrimWindow};

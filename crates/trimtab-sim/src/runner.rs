@@ -1,5 +1,4 @@
-//! Runs workloads on targets and records the results. [`Events`] reports progress and stops
-//! runs.
+//! Runs workloads on targets and records the results.
 
 pub mod blocks;
 pub mod files;
@@ -11,12 +10,12 @@ use self::recorder::{Recorder, RunRecording};
 use crate::target::{TargetError, TargetResult};
 use trimtab_drive::units::Bytes;
 
-/// Progress of a run.
-#[derive(Clone, Copy, Debug)]
+/// Progress of long work.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RunProgress<'a> {
     /// Name of the current phase.
     pub phase: &'a str,
-    /// Operations done, in all phases.
+    /// Operations, or candidates of a fit, done in all phases.
     pub ops: u64,
     /// Bytes read, in all phases.
     pub read: Bytes,
@@ -26,32 +25,47 @@ pub struct RunProgress<'a> {
     pub recorder: Option<&'a Recorder>,
 }
 
-/// Callbacks of a run. The target is passed along for trim policies and counters.
-pub trait Events<T: ?Sized> {
-    /// Called at least every 256 operations and after slow ones. An error ends the run.
+/// Observes long work: runs, simulations, learning.
+pub trait Observer {
+    /// Called at least every 256 operations and after slow ones. An error ends the work.
     fn progress(&mut self, _progress: RunProgress<'_>) -> TargetResult {
         Ok(())
     }
 
-    /// Called before a step outside the workload's phases that reports no progress: a trim.
+    /// Called before a phase or another step, such as a trim.
     fn begins(&mut self, _phase: &str) {}
 
     /// True if the user wants to stop. Polled after every operation.
     fn stopped(&self) -> bool;
+}
 
+/// An observer that also acts on the target between phases: trim policies, counters.
+pub trait Events<T: ?Sized>: Observer {
     /// Called with the name of the next phase, and with `None` after the last. `recorder` holds
     /// the phases so far and accepts new ones. Time spent here belongs to those only.
-    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, _next: Option<&str>) -> TargetResult {
+    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        next.into_iter().for_each(|phase| self.begins(phase));
         Ok(())
     }
 }
 
 /// Ignores progress and never stops.
-impl<T: ?Sized> Events<T> for () {
+impl Observer for () {
     fn stopped(&self) -> bool {
         false
     }
 }
+
+/// Forwards only the stop request.
+impl Observer for &dyn Observer {
+    fn stopped(&self) -> bool {
+        (**self).stopped()
+    }
+}
+
+impl<T: ?Sized> Events<T> for () {}
+impl<T: ?Sized> Events<T> for dyn Observer + '_ {}
+impl<T: ?Sized> Events<T> for &dyn Observer {}
 
 /// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

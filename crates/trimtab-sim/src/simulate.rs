@@ -15,7 +15,7 @@ use crate::policy::PolicySpec;
 use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
 use crate::runner::recorder::RunRecording;
-use crate::runner::{Events, RunEnd, StopReason, blocks};
+use crate::runner::{Observer, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::Limit;
@@ -138,37 +138,6 @@ impl core::fmt::Display for Amount {
     }
 }
 
-/// Observer of a simulation, which may stop it.
-pub trait Watcher {
-    /// Reports bytes written so far.
-    fn written(&mut self, _bytes: Bytes) {}
-
-    /// True to stop now.
-    fn stopped(&self) -> bool;
-
-    /// Creates the drive.
-    ///
-    /// # Errors
-    /// The specification is invalid.
-    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-        model::build(spec, seed)
-    }
-}
-
-/// Ignores progress and never stops.
-impl Watcher for () {
-    fn stopped(&self) -> bool {
-        false
-    }
-}
-
-/// Forwards only the stop request.
-impl<T: ?Sized> Events<T> for &dyn Watcher {
-    fn stopped(&self) -> bool {
-        (**self).stopped()
-    }
-}
-
 /// A replayable trace.
 pub trait Trace {
     /// Failure to read the trace or to simulate.
@@ -195,19 +164,6 @@ pub trait Trace {
     /// # Errors
     /// The trace cannot be read.
     fn open(&self) -> Result<Self::Requests<'_>, Self::Error>;
-}
-
-struct WatcherAdapter<'a>(&'a mut dyn Watcher);
-
-impl<T: ?Sized> Events<T> for WatcherAdapter<'_> {
-    fn stopped(&self) -> bool {
-        self.0.stopped()
-    }
-
-    fn progress(&mut self, progress: crate::runner::RunProgress<'_>) -> crate::target::TargetResult {
-        self.0.written(progress.written);
-        Ok(())
-    }
 }
 
 /// Drive under simulation.
@@ -285,17 +241,17 @@ fn check_policy<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), Usa
 ///
 /// # Errors
 /// Settings that are invalid for this drive, or an unreadable trace.
-pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, watcher: &mut dyn Watcher) -> Result<SimulationResult, T::Error> {
+pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, observer: &mut dyn Observer) -> Result<SimulationResult, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
     check_policy(spec, plan)?;
     // Fail before the slow fill.
     let workload = PreparedWorkload::new(spec, plan, total)?;
-    let drive = watcher.build(spec, plan.seed)?;
+    let drive = model::build(spec, plan.seed)?;
     let (drive, now, mapped) = match fill(spec, plan)? {
         None => (drive, Nanos::ZERO, Bytes::ZERO),
         Some((mut fill, bytes)) => {
-            let (drive, now) = filled(drive, &mut fill, watcher)?;
+            let (drive, now) = filled(drive, &mut fill, observer)?;
             (drive, now, bytes)
         }
     };
@@ -305,7 +261,7 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, watcher: &mut d
         None => SteeredDrive::not(sampled),
         Some(policy) => SteeredDrive::new(sampled, Interface::of(spec), Some(policy), now, mapped),
     };
-    let finished = workload.run(spec, plan, subject, now, watcher)?;
+    let finished = workload.run(spec, plan, subject, now, observer)?;
     let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
     let (mut sampled, account) = finished.subject.into_parts();
     Ok(SimulationResult {
@@ -345,18 +301,18 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
         plan: &SimulationPlan<T>,
         subject: SimulatedDrive,
         now: Nanos,
-        watcher: &mut dyn Watcher,
+        observer: &mut dyn Observer,
     ) -> Result<WorkloadResult, T::Error> {
         match self {
             Self::Synthetic(mut workload, depth) => {
                 let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-                let outcome = blocks::run(&mut workload, &mut target, &mut WatcherAdapter(watcher));
+                let outcome = blocks::run(&mut workload, &mut target, observer);
                 Ok(WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
             }
-            Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
+            Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, observer)),
             Self::Trace(trace) => {
                 let until = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
-                passes::replay(trace, plan.data, until, subject, now, watcher)
+                passes::replay(trace, plan.data, until, subject, now, observer)
             }
         }
     }
@@ -419,10 +375,10 @@ fn fill<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<(Synthet
 }
 
 /// The drive after `fill` and a pause to write out its caches, and the time then.
-fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), StopReason> {
+fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, observer: &dyn Observer) -> Result<(Box<dyn Model>, Nanos), StopReason> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
-    let outcome = blocks::run(fill, &mut target, &mut { watcher });
+    let outcome = blocks::run(fill, &mut target, &mut { observer });
     worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
     let now = target.now() + PAUSE;
     target.idle_until(now);
@@ -449,13 +405,7 @@ impl Addresses {
             Field::new("size-bytes", sizes.join(",")),
             Field::new("read-percent", self.mix.read_percent.to_string()),
             Field::new("trim-percent", self.mix.trim_percent.to_string()),
-            Field::new(
-                "trims-of",
-                match self.trims_of {
-                    TrimPattern::All => "all",
-                    TrimPattern::InUse => "in-use",
-                },
-            ),
+            Field::new("trims-of", self.trims_of.name()),
             Field::new("queue-depth", self.queue_depth.to_string()),
             Field::new("span-permille", self.span_permille.to_string()),
         ]

@@ -23,6 +23,7 @@ use alloc::string::String;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimtab_drive::named;
 use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_sim::runner::Observer;
 use trimtab_sim::target::TargetResult;
 
 /// Properties that a drive reports about itself, without measurement.
@@ -104,24 +105,6 @@ impl<'de> Deserialize<'de> for Observation {
         let (name, by, value_ns, sigma) = <(String, String, f64, f64)>::deserialize(deserializer)?;
         let probe = probes::every().map(|probe| probe.name()).find(|known| *known == by).unwrap_or("a probe");
         Ok(Self { name, probe, value_ns, sigma })
-    }
-}
-
-/// Observes the progress of learning, and can stop it.
-pub trait Observer {
-    /// Called with the number of candidates tried so far.
-    fn tried(&mut self, _candidates: u32) {}
-
-    /// Called after each probe.
-    fn probed(&mut self, _name: &str, _found: &[Observation]) {}
-
-    /// True if learning should stop now.
-    fn stopped(&self) -> bool;
-}
-
-impl Observer for () {
-    fn stopped(&self) -> bool {
-        false
     }
 }
 

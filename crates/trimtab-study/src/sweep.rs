@@ -22,5 +22,5 @@ pub mod value;
 pub use cell::{SweepCell, SweepCellWork};
 pub use hash::{MODEL, hex, short_hash};
 pub use plan::{CellPlace, Plan, PlanError, id_of_impossible};
-pub use settings::{SettingError, Sources, TraceReplayOptions};
+pub use settings::{Sources, TraceReplayOptions};
 pub use value::Value;

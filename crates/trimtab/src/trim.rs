@@ -10,14 +10,15 @@ use self::outcome::{SkippedPath, TrimReport};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos, exact};
-use trimtab_drive::usage::UsageError;
+use trimtab_drive::usage::{UsageError, did_you_mean, nearest};
 use trimtab_linux::doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::sys::{interrupt, mount_check, priority};
-use trimtab_sim::policy::{IdleSettings, NowPolicy, ParsePolicyError, Policy, PolicySpec, PolicyState};
+use trimtab_sim::policy::{IdleSettings, NowPolicy, Policy, PolicySpec, PolicyState};
 use trimtab_sim::run::Field;
+use trimtab_sim::setting::SettingError;
 use trimtab_sim::target::TrimWindow;
 
 /// The resolved request of one `trimtab trim`.
@@ -137,10 +138,12 @@ impl TrimMode {
             Ok(other) => {
                 Err(wrong(format!("policy '{}' only schedules trims; a trim by hand needs now or idle", other.name())).hint(ways).into())
             }
-            Err(ParsePolicyError::Unknown(name)) => {
-                let meant = PolicySpec::nearest(&name).filter(|meant| *meant == "idle");
-                let did_you_mean = meant.map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
-                Err(wrong(format!("unknown policy '{name}' for a trim by hand{did_you_mean}")).hint(ways).into())
+            // Without a key: the policy itself is unknown.
+            Err(SettingError { key: None, .. }) => {
+                let name = policy.split(':').next().unwrap_or_default();
+                let meant = did_you_mean(nearest(name, &["now", "idle"]).as_slice());
+                let hint = meant.unwrap_or_else(|| ways.to_owned());
+                Err(wrong(format!("unknown policy '{name}' for a trim by hand")).hint(hint).into())
             }
             Err(error) => Err(wrong(error.to_string()).into()),
         }

@@ -2,7 +2,7 @@
 
 use trimtab::drives::crew;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Tally;
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 
 /// Runs `work` on each of `items` in parallel; returns the results in order. Shows progress
 /// under `title`.
@@ -15,10 +15,10 @@ pub fn map<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> anyhow::Result<R> + Sync,
 ) -> anyhow::Result<Vec<R>> {
-    let tally = Tally::new(context, title, items.len() as u64);
+    let tally = Progress::new(context, title, ProgressUnit::Items, items.len() as u64);
     let results = crew::map(items, |item| {
         let result = work(item);
-        tally.count();
+        tally.advance(1);
         result
     });
     results.into_iter().collect()

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use trimtab::report::file::{self, OverwriteMode};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Tally;
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 
 /// Arguments of `validate published`.
@@ -52,8 +52,8 @@ pub fn run(args: &ValidatePublishedArgs, context: &Context) -> anyhow::Result<Ex
             .hint(format!("valid: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
             .into());
     }
-    let bar = Tally::new(context, "published results", chosen as u64);
-    let comparison = comparison::run(&plan, args.only.as_deref(), args.seed, &|| bar.count())?;
+    let bar = Progress::new(context, "published results", ProgressUnit::Items, chosen as u64);
+    let comparison = comparison::run(&plan, args.only.as_deref(), args.seed, &|| bar.advance(1))?;
     drop(bar);
     context.report("published", 2, &comparison, || text::screen(&comparison, trimtab_linux::output::width()))?;
     if let Some(path) = &args.markdown {

@@ -9,7 +9,7 @@ use super::block::{Layer, LayerKind, Stack};
 use super::interference::{OwnIo, own_io};
 use super::root::Root;
 use super::stat::DiskStat;
-use super::{Observer, Place};
+use super::{EnvironmentRecorder, Place};
 use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Severity, Warning};
@@ -35,7 +35,7 @@ pub struct DirectWatch {
 
 impl DirectWatch {
     /// Starts on the stack below the place of `observer`.
-    pub fn start(observer: &Observer) -> std::io::Result<Self> {
+    pub fn start(observer: &EnvironmentRecorder) -> std::io::Result<Self> {
         Ok(Self::on(Root::live()?, observer.place()))
     }
 

@@ -15,7 +15,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
-use trimtab_sim::runner;
+use trimtab_sim::runner::{Observer, RunProgress};
+use trimtab_sim::target::TargetResult;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const DRAW_EVERY: Duration = Duration::from_millis(250);
@@ -34,24 +35,6 @@ pub fn aside<T>(print: impl FnOnce() -> T) -> T {
 /// Ignores poisoning: progress stays valid after a panic elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A progress bar that several threads advance.
-#[derive(Debug)]
-pub struct Tally(Progress);
-
-impl Tally {
-    /// For `total` items.
-    pub fn new(context: &Context, title: &str, total: u64) -> Self {
-        Self(Progress::new(context, title, ProgressUnit::Items, total))
-    }
-
-    /// Advances by one.
-    pub fn count(&self) {
-        if let Some(view) = &self.0.view {
-            view.bar.inc(1);
-        }
-    }
 }
 
 /// The unit of progress.
@@ -184,17 +167,17 @@ impl Progress {
     }
 
     /// Sets the position and phase of a run.
-    pub fn run(&mut self, position: u64, run: &runner::RunProgress<'_>) {
+    pub fn run(&mut self, position: u64, run: &RunProgress<'_>) {
         self.set(position);
         if let Some(view) = &self.view {
             lock(&view.now).look(Instant::now(), run);
         }
     }
 
-    /// Starts a phase.
-    pub fn phase(&mut self, name: &str) {
+    /// Advances by an amount. Several threads may do so.
+    pub fn advance(&self, amount: u64) {
         if let Some(view) = &self.view {
-            lock(&view.now).begin(name);
+            view.bar.inc(amount);
         }
     }
 
@@ -203,6 +186,25 @@ impl Progress {
         if let Some(view) = &self.view {
             lock(&view.now).words = words();
         }
+    }
+}
+
+/// Shows work by bytes written or by operations. Signals stop it.
+impl Observer for Progress {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        let is_bytes = self.view.as_ref().is_some_and(|view| view.words.counting == ProgressUnit::Bytes);
+        self.run(if is_bytes { progress.written.0 } else { progress.ops }, &progress);
+        Ok(())
+    }
+
+    fn begins(&mut self, phase: &str) {
+        if let Some(view) = &self.view {
+            lock(&view.now).begin(phase);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        crate::sys::interrupt::requested()
     }
 }
 
@@ -310,7 +312,7 @@ mod tests {
     fn log_line_has_amount_rate_and_phase() {
         let context = Context { progress: true, plain: true, ..Context::default() };
         let mut progress = Progress::new(&context, "crystal", ProgressUnit::Bytes, 8_000_000_000);
-        progress.phase("random write");
+        progress.begins("random write");
         progress.set(4_000_000_000);
         let line = progress.view.as_ref().unwrap().line();
         let (amount, rest) = line.split_once(", ").unwrap();

@@ -4,13 +4,15 @@
 pub mod nfs;
 pub mod together;
 
-use trimtab_sim::runner::Events;
+use trimtab_sim::runner::{Events, Observer};
 
-/// Event handler that reports no progress. Signals stop the run.
+/// Shows no progress. Signals stop the work.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SilentEvents;
+pub struct SilentObserver;
 
-impl<T: ?Sized> Events<T> for SilentEvents {
+impl<T: ?Sized> Events<T> for SilentObserver {}
+
+impl Observer for SilentObserver {
     fn stopped(&self) -> bool {
         crate::sys::interrupt::requested()
     }

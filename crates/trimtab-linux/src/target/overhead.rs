@@ -1,6 +1,6 @@
 //! The tool's own cost in a run: operations on a null target, and data generation.
 
-use crate::session::runner::SilentEvents;
+use crate::session::runner::SilentObserver;
 use crate::sys::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub struct Overhead {
 impl Overhead {
     /// Measures the cost of `workload` by running it to its end on the null target.
     pub fn of_files<W: FileWorkload + ?Sized>(workload: &mut W, makes: Option<DataClass>) -> Self {
-        let outcome = files::run(workload, &mut NullFiles::new(), &mut SilentEvents);
+        let outcome = files::run(workload, &mut NullFiles::new(), &mut SilentObserver);
         let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
@@ -52,7 +52,7 @@ impl Overhead {
             limit: Limit::Ops(BLOCK_OPS),
         };
         let mut workload = Synthetic::new(settings, 0).expect("the settings are valid");
-        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut SilentEvents);
+        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut SilentObserver);
         let took: u64 = outcome.recorded.phases.iter().map(|phase| phase.took.0).sum();
         Self { op_ns: took as f64 / BLOCK_OPS as f64, byte_ns: makes.map_or(0.0, block_data_cost) }
     }

@@ -5,7 +5,7 @@ use super::{
     PolicyState, Schedule,
 };
 use crate::run::Field;
-use crate::setting::{NamedSetting, Setting};
+use crate::setting::{GivenSettings, NamedSetting, Setting, SettingError};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,7 +15,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 use trimtab_drive::units::{Bytes, Nanos, exact};
-use trimtab_drive::usage::nearest;
+use trimtab_drive::usage::suggest;
 
 // Accepted ranges. Simulations use short periods; values outside are typing errors.
 const DAY: Nanos = Nanos::from_secs(86_400);
@@ -36,12 +36,9 @@ const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.
 /// Bytes trimmed by one request: from a page to more than any drive holds.
 const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
 /// Permille of foreground requests.
-const MET: RangeInclusive<u32> = 0..=1000;
+const MET: RangeInclusive<u64> = 0..=1000;
 /// Minimum size of a trimmed free extent.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
-
-/// Schedules of a batched trim; mutually exclusive.
-const TIMES: [&str; 3] = ["every", "nightly", "shutdown"];
 
 /// A policy and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,42 +55,20 @@ pub enum PolicySpec {
     Idle(IdleSettings),
 }
 
-/// Errors of parsing a policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParsePolicyError {
-    /// Unknown policy.
-    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(PolicySpec::nearest(.0)))]
-    Unknown(String),
-    /// The policy has no such setting.
-    #[error("trim policy {policy} has no setting '{key}'; it has {known}")]
-    Setting {
-        /// The policy.
-        policy: &'static str,
-        /// Key given by the user.
-        key: String,
-        /// Keys of the policy.
-        known: String,
-    },
-    /// Invalid value for a setting.
-    #[error("{policy}:{key}: {reason}")]
-    Value {
-        /// The policy.
-        policy: &'static str,
-        /// The setting.
-        key: String,
-        /// Reason, with an example of a valid value.
-        reason: String,
-    },
-}
-
 impl PolicySpec {
     /// Every policy with its defaults, in the order in which a study runs them.
     pub const NAMES: [&'static str; 5] = ["none", "online", "batched", "adaptive", "idle"];
 
-    /// Policy with the name most similar to `name`, if one is close enough.
-    #[must_use]
-    pub fn nearest(name: &str) -> Option<&'static str> {
-        nearest(name, &Self::NAMES)
+    /// The policy of a name, with its defaults.
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Self::None,
+            "online" => Self::Online,
+            "batched" => Self::Batched(BatchedSettings::default()),
+            "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
+            "idle" => Self::Idle(IdleSettings::default()),
+            _ => return None,
+        })
     }
 
     /// Interval after which the policy repeats its behaviour on an idle system.
@@ -191,60 +166,54 @@ impl PolicySpec {
         table
     }
 
-    /// Changes one setting.
-    fn set(&mut self, key: &str, value: &str) -> Result<(), ParsePolicyError> {
-        let policy = self.name();
-        let wrong = |reason| ParsePolicyError::Value { policy, key: key.to_string(), reason };
-        let mut known = Vec::new();
+    /// Changes settings.
+    ///
+    /// # Errors
+    /// An unknown setting, an invalid value, or settings that exclude each other.
+    pub fn set(&mut self, mut given: GivenSettings<'_>) -> Result<(), SettingError> {
         if let Self::Batched(s) = self {
-            if TIMES.contains(&key) {
-                return set_time(&mut s.schedule, key, value).map_err(wrong);
+            set_schedule(&mut s.schedule, &mut given)?;
+        }
+        // A default yields to an explicit value of the other bound.
+        let at_most = given.has("at-most");
+        given.apply(self.table())?;
+        given.end(&format!("trim policy {}", self.name()))?;
+        match self {
+            Self::Adaptive(s) if at_most && s.at_most_every > s.at_least_every => {
+                let (most, least) = (exact(s.at_most_every), exact(s.at_least_every));
+                Err(given.wrong("at-most", format!("{most} is longer than at-least, {least}")))
             }
-            known.extend(TIMES);
-        }
-        let table = self.table();
-        known.extend(table.iter().map(|(name, _)| *name));
-        match table.into_iter().find(|(name, _)| *name == key) {
-            Some((_, setting)) => setting.set(value).map_err(wrong),
-            None if known.is_empty() => Err(ParsePolicyError::Setting { policy, key: key.to_string(), known: "none".to_string() }),
-            None => Err(ParsePolicyError::Setting { policy, key: key.to_string(), known: known.join(", ") }),
+            Self::Idle(s) if s.piece_min > s.piece_max => {
+                Err(given.wrong("piece-min", format!("{} is more than piece-max, {}", s.piece_min, s.piece_max)))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-/// Sets one of [`TIMES`].
-fn set_time(schedule: &mut Schedule, key: &str, value: &str) -> Result<(), String> {
-    let (mut time, mut at_shutdown) = (Nanos::ZERO, false);
-    match key {
-        "every" => Setting::Time(&mut time, PERIOD).set(value)?,
-        "nightly" => Setting::Time(&mut time, TIME_OF_DAY).set(value)?,
-        _ => Setting::Flag(&mut at_shutdown).set(value)?,
-    }
-    match key {
-        "every" => *schedule = Schedule::Every(time),
-        "nightly" => *schedule = Schedule::Nightly(time),
-        _ if at_shutdown => *schedule = Schedule::AtShutdown,
-        _ => {}
-    }
+/// Applies the settings that determine the schedule. They are mutually exclusive.
+fn set_schedule(schedule: &mut Schedule, given: &mut GivenSettings<'_>) -> Result<(), SettingError> {
+    let (mut every, mut nightly, mut shutdown) = (Nanos::ZERO, Nanos::ZERO, false);
+    let is_given = [
+        given.set("every", Setting::Time(&mut every, PERIOD))?,
+        given.set("nightly", Setting::Time(&mut nightly, TIME_OF_DAY))?,
+        given.set("shutdown", Setting::Flag(&mut shutdown))?,
+    ];
+    *schedule = match is_given {
+        [true, false, false] => Schedule::Every(every),
+        [false, true, false] => Schedule::Nightly(nightly),
+        [false, false, true] if shutdown => Schedule::AtShutdown,
+        [false, false, _] => *schedule,
+        _ => return Err(given.wrong("every", "only one of every, nightly, shutdown can be given")),
+    };
     Ok(())
-}
-
-/// `; did you mean 'idle'?`, if a policy name is close enough.
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
 }
 
 impl fmt::Display for PolicySpec {
     /// Name and all settings that differ from the default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let default = match self {
-            Self::None | Self::Online => *self,
-            Self::Batched(_) => Self::Batched(BatchedSettings::default()),
-            Self::Adaptive(_) => Self::Adaptive(AdaptiveSettings::default()),
-            Self::Idle(_) => Self::Idle(IdleSettings::default()),
-        };
         let mut text = self.name().to_string();
-        let defaults = default.pairs();
+        let defaults = Self::named(self.name()).map(Self::pairs).unwrap_or_default();
         for (key, value) in self.pairs() {
             if !defaults.contains(&(key, value.clone())) {
                 text.push_str(&format!(":{key}={value}"));
@@ -255,52 +224,15 @@ impl fmt::Display for PolicySpec {
 }
 
 impl FromStr for PolicySpec {
-    type Err = ParsePolicyError;
+    type Err = SettingError;
 
     /// Parses `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`,
     /// `batched:shutdown`, `adaptive:share=50%`, `idle:budget=2ms:patience=10s`.
-    fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
-        let mut parts = text.split(':');
-        let mut policy = match parts.next().unwrap_or_default() {
-            "none" => Self::None,
-            "online" => Self::Online,
-            "batched" => Self::Batched(BatchedSettings::default()),
-            "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
-            "idle" => Self::Idle(IdleSettings::default()),
-            other => return Err(ParsePolicyError::Unknown(other.to_string())),
-        };
-        let mut seen: Vec<&str> = Vec::new();
-        for part in parts {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            policy.set(key, value)?;
-            // The schedules of a batched trim are mutually exclusive.
-            let subject = if TIMES.contains(&key) { "every, nightly, shutdown" } else { key };
-            if seen.contains(&subject) {
-                let reason = if subject == key { "is given twice".to_string() } else { format!("only one of {subject} can be given") };
-                return Err(ParsePolicyError::Value { policy: policy.name(), key: key.to_string(), reason });
-            }
-            seen.push(subject);
-        }
-        // A default yields to an explicit value of the other bound.
-        if let Self::Adaptive(s) = &policy
-            && seen.contains(&"at-most")
-            && s.at_most_every > s.at_least_every
-        {
-            return Err(ParsePolicyError::Value {
-                policy: "adaptive",
-                key: "at-most".to_string(),
-                reason: format!("{} is longer than at-least, {}", exact(s.at_most_every), exact(s.at_least_every)),
-            });
-        }
-        if let Self::Idle(s) = &policy
-            && s.piece_min > s.piece_max
-        {
-            return Err(ParsePolicyError::Value {
-                policy: "idle",
-                key: "piece-min".to_string(),
-                reason: format!("{} is more than piece-max, {}", s.piece_min, s.piece_max),
-            });
-        }
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let unknown = || format!("there is no trim policy '{name}'; {}", suggest(name, "policies", &Self::NAMES));
+        let mut policy = Self::named(name).ok_or_else(|| SettingError::together(unknown()))?;
+        policy.set(GivenSettings::parse(format!("{name}:"), rest, ':')?)?;
         Ok(policy)
     }
 }
@@ -386,9 +318,13 @@ mod tests {
     #[test]
     fn parse_error_states_valid_values() {
         for (text, part) in [
-            ("adaptve", "policies are none, online, batched, adaptive and idle"),
+            ("fastest", "known policies: none, online, batched, adaptive, idle"),
             ("none:share=1%", "no setting 'share'"),
-            ("batched:share=1%", "it has every, nightly"),
+            (
+                "batched:share=1%",
+                "batched:share: trim policy batched has no setting 'share'; known settings: every, nightly, shutdown, min-",
+            ),
+            ("idle:polll=1s", "did you mean 'poll'?"),
             ("adaptive:share=lots", "75%"),
             ("adaptive:share=0%", "75%"),
             ("adaptive:share=150%", "75%, from 1% to 100%"),

@@ -10,9 +10,9 @@ use trimtab_drive::Command;
 use trimtab_drive::OpKind;
 use trimtab_drive::units::Nanos;
 
-/// Operations between two calls of [`Events::progress`].
+/// Operations between two calls of [`Observer::progress`](super::Observer::progress).
 const PROGRESS_OPS: u32 = 256;
-/// Longest time on the target's clock between two calls of [`Events::progress`].
+/// Longest time on the target's clock between two calls of [`Observer::progress`](super::Observer::progress).
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// Level of detail per operation.
@@ -262,7 +262,7 @@ impl OperationWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::RunProgress;
+    use crate::runner::{Observer, RunProgress};
     use crate::target::{BlockInfo, Clock};
     use crate::workload::WorkloadPlan;
     use alloc::boxed::Box;
@@ -508,7 +508,8 @@ mod tests {
     #[test]
     fn progress_error_ends_the_run() {
         struct Stops(u32);
-        impl Events<Scripted> for Stops {
+        impl Events<Scripted> for Stops {}
+        impl Observer for Stops {
             fn stopped(&self) -> bool {
                 false
             }

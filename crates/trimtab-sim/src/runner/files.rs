@@ -7,9 +7,9 @@ use crate::target::{FileTarget, TargetResult};
 use crate::workload::{FileStep, FileWorkload};
 use trimtab_drive::units::Nanos;
 
-/// Longest time on the target's clock between two calls of [`Events::progress`].
+/// Longest time on the target's clock between two calls of [`Observer::progress`](super::Observer::progress).
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
-/// Most operations between two calls of [`Events::progress`].
+/// Most operations between two calls of [`Observer::progress`](super::Observer::progress).
 const PROGRESS_OPS: u64 = 256;
 
 /// Runs all of `workload` on `target`.
@@ -259,11 +259,12 @@ mod tests {
     #[test]
     fn between_may_add_phases() {
         struct Trims;
-        impl Events<Scripted> for Trims {
+        impl crate::runner::Observer for Trims {
             fn stopped(&self) -> bool {
                 false
             }
-
+        }
+        impl Events<Scripted> for Trims {
             fn between(&mut self, target: &mut Scripted, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
                 if next.is_none() {
                     recorder.begin_phase("trim", target.now);

@@ -1,10 +1,11 @@
 //! CrystalDiskMark test sets in rounds, each on a new test file.
 
-use super::{SimulatedDrive, SimulationPlan, Watcher, WatcherAdapter, WorkloadResult, metric};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult, metric};
 use crate::run::{Axis, Better, Field, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
-use crate::runner::{Events, RunProgress, blocks};
+use crate::runner::{Events, Observer, RunProgress, blocks};
+use crate::setting::{GivenSettings, Setting};
 use crate::target::drive::DriveTarget;
 use crate::target::{BlockTarget as _, TargetResult};
 use crate::workload::Limit;
@@ -18,12 +19,25 @@ use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use trimtab_drive::named;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
 /// Type of the workload.
 pub type LoopWorkload = CrystalLoop;
+
+named! {
+    "set of tests"
+    /// Tests of a round.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LoopTests {
+        /// Write tests.
+        Write = "write",
+        /// Read and write tests.
+        Both = "both",
+    }
+}
 
 /// Settings of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +48,7 @@ pub struct Loops {
     pass: Bytes,
     small_pass: Bytes,
     interval: Nanos,
-    reads: bool,
+    tests: LoopTests,
     placement: Placement,
     /// Leading part of the drive that holds the files; all of it by default.
     space: Option<Bytes>,
@@ -50,7 +64,7 @@ impl Default for Loops {
             pass: Bytes(745_000_000),
             small_pass: Bytes(74_500_000),
             interval: Nanos::from_secs(5),
-            reads: false,
+            tests: LoopTests::Write,
             placement: Placement::Next,
             space: None,
         }
@@ -63,35 +77,19 @@ impl FromStr for Loops {
     /// `[KEY=VALUE[:KEY=VALUE]…]`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut loops = Self::default();
-        for part in text.split(':').filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("expected KEY=VALUE, not '{part}'"))?;
-            let bytes = || value.parse::<Bytes>().map_err(|error| format!("{key}: {error}"));
-            match key {
-                "profile" => {
-                    loops.profile = value.parse().map_err(|_| format!("the profiles are cdm3, cdm8 and nvme, not '{value}'"))?;
-                }
-                "size" => loops.size = bytes()?,
-                "passes" => loops.passes = value.parse().map_err(|_| format!("'{value}' is not a number of passes"))?,
-                "pass" => loops.pass = bytes()?,
-                "small-pass" => loops.small_pass = bytes()?,
-                "interval" => loops.interval = value.parse().map_err(|error| format!("interval: {error}"))?,
-                "tests" => {
-                    loops.reads = match value {
-                        "write" => false,
-                        "both" => true,
-                        _ => return Err(format!("tests must be write or both, not '{value}'")),
-                    }
-                }
-                "place" => {
-                    loops.placement = value.parse().map_err(|_| format!("the place must be same, next or scattered, not '{value}'"))?;
-                }
-                "space" => loops.space = Some(bytes()?),
-                _ => {
-                    let known = "profile, size, passes, pass, small-pass, interval, tests, place and space";
-                    return Err(format!("crystal has no setting '{key}'; it has {known}"));
-                }
-            }
-        }
+        let mut given = GivenSettings::parse("crystal:", text, ':')?;
+        given.apply([
+            ("profile", Setting::Text(&mut loops.profile)),
+            ("size", Setting::size(&mut loops.size)),
+            ("passes", Setting::Number(&mut loops.passes, 1..=10_000)),
+            ("pass", Setting::size(&mut loops.pass)),
+            ("small-pass", Setting::size(&mut loops.small_pass)),
+            ("interval", Setting::time(&mut loops.interval)),
+            ("tests", Setting::Text(&mut loops.tests)),
+            ("place", Setting::Text(&mut loops.placement)),
+        ])?;
+        loops.space = given.option("space")?;
+        given.end("crystal")?;
         Ok(loops)
     }
 }
@@ -106,7 +104,7 @@ impl Loops {
             Field::new("pass", self.pass.to_string()),
             Field::new("small-pass", self.small_pass.to_string()),
             Field::new("interval", self.interval.to_string()),
-            Field::new("tests", if self.reads { "read and write" } else { "write" }),
+            Field::new("tests", if self.tests == LoopTests::Both { "read and write" } else { "write" }),
             Field::new("place", self.placement.name()),
         ];
         fields.extend(self.space.map(|space| Field::new("space-bytes", space.0.to_string())));
@@ -125,7 +123,7 @@ impl Loops {
             pass: Limit::Bytes(self.pass),
             interval: self.interval,
             data: plan.data,
-            reads: self.reads,
+            reads: self.tests == LoopTests::Both,
             writes: true,
             prepare: true,
             until_written: total,
@@ -152,11 +150,11 @@ impl Loops {
         mut workload: LoopWorkload,
         subject: SimulatedDrive,
         now: Nanos,
-        watcher: &mut dyn Watcher,
+        observer: &mut dyn Observer,
     ) -> WorkloadResult {
         let depth = self.profile.tests().iter().map(|test| test.depth()).max().unwrap_or(1).max(8);
         let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-        let mut rounds = LoopRounds { forward: WatcherAdapter(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
+        let mut rounds = LoopRounds { observer, passes: Passes::default(), totals: vec![(0, 0)], begun: false };
         let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
         let steady_size = target.info().size;
         // An interrupted phase is not a pass.
@@ -182,7 +180,7 @@ fn per_round(trend: &Trend) -> Series {
 }
 
 struct LoopRounds<'a> {
-    forward: WatcherAdapter<'a>,
+    observer: &'a mut dyn Observer,
     passes: Passes,
     /// Bytes written by the host and to the medium, at the end of each round.
     totals: Vec<(u64, u64)>,
@@ -202,15 +200,17 @@ impl LoopRounds<'_> {
     }
 }
 
-impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
+impl Observer for LoopRounds<'_> {
     fn stopped(&self) -> bool {
-        Events::<DriveTarget<SimulatedDrive>>::stopped(&self.forward)
+        self.observer.stopped()
     }
 
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        Events::<DriveTarget<SimulatedDrive>>::progress(&mut self.forward, progress)
+        self.observer.progress(progress)
     }
+}
 
+impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
     fn between(&mut self, target: &mut DriveTarget<SimulatedDrive>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         self.passes.phase_ended(recorder, recorder.written());
         if self.begun && (next.is_none() || next == Some(DELETE)) {
@@ -231,14 +231,17 @@ mod tests {
         assert_eq!("".parse(), Ok(Loops::default()));
         let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
         assert_eq!(loops.space, Some(Bytes(1_000_000_000)));
-        assert_eq!((loops.profile, loops.size, loops.reads, loops.placement), (Profile::Nvme, Bytes(64 << 20), true, Placement::Scattered));
+        assert_eq!(
+            (loops.profile, loops.size, loops.tests, loops.placement),
+            (Profile::Nvme, Bytes(64 << 20), LoopTests::Both, Placement::Scattered)
+        );
         for (text, part) in [
-            ("size", "KEY=VALUE"),
-            ("sise=1GB", "it has profile, size"),
-            ("place=here", "same, next or scattered"),
-            ("size=big", "size:"),
-            ("tests=read", "write or both"),
-            ("profile=cdm4", "cdm3, cdm8 and nvme"),
+            ("size", "crystal:size: "),
+            ("sise=1GB", "crystal:sise: crystal has no setting 'sise'; did you mean 'size'?"),
+            ("place=here", "same, next, scattered"),
+            ("size=big", "crystal:size: "),
+            ("tests=read", "write, both"),
+            ("profile=cdm4", "cdm3, cdm8, nvme"),
         ] {
             let error = text.parse::<Loops>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,9 +1,9 @@
 //! Replays a trace once, or repeatedly until an amount is written, and records the results.
 
 use super::replay::Replay;
-use super::{SimulatedDrive, Trace, Watcher, WorkloadResult};
-use crate::runner::RunEnd;
+use super::{SimulatedDrive, Trace, WorkloadResult};
 use crate::runner::recorder::Recorder;
+use crate::runner::{Observer, RunEnd};
 use crate::target::TargetError;
 use crate::trace::TraceEvent;
 use alloc::format;
@@ -45,14 +45,14 @@ pub(super) fn replay<T: Trace>(
     until: Option<Bytes>,
     subject: SimulatedDrive,
     now: Nanos,
-    watcher: &mut dyn Watcher,
+    observer: &mut dyn Observer,
 ) -> Result<WorkloadResult, T::Error> {
     let name = &trace.name();
     let mut pass = ReplayPass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
         let before = pass.recorder.written();
-        if let Some(end) = pass.once(&mut trace.open()?, name, watcher)? {
+        if let Some(end) = pass.once(&mut trace.open()?, name, observer)? {
             break end;
         }
         match until {
@@ -77,7 +77,7 @@ struct ReplayPass {
 
 impl ReplayPass {
     /// Replays the trace once, or up to the amount to write; returns an early end.
-    fn once<R: RequestSource>(&mut self, requests: &mut R, name: &str, watcher: &mut dyn Watcher) -> Result<Option<RunEnd>, R::Error> {
+    fn once<R: RequestSource>(&mut self, requests: &mut R, name: &str, observer: &mut dyn Observer) -> Result<Option<RunEnd>, R::Error> {
         let mut n = 0_u64;
         while let Some(event) = requests.next_request() {
             let mut event = event?;
@@ -99,10 +99,12 @@ impl ReplayPass {
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             n += 1;
             if n.is_multiple_of(POLL_EVERY) {
-                if watcher.stopped() {
+                if observer.stopped() {
                     return Ok(Some(RunEnd::Interrupted));
                 }
-                watcher.written(self.recorder.written());
+                if let Err(error) = observer.progress(self.recorder.progress()) {
+                    return Ok(Some(RunEnd::Failed(error)));
+                }
             }
             if self.until.is_some_and(|until| self.recorder.written() >= until) {
                 break;

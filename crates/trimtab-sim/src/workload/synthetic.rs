@@ -1,12 +1,16 @@
 //! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and kinds.
 
+use crate::setting::Setting;
 use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::str::FromStr;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::{Command, Extent, Ranges};
+use trimtab_drive::usage::suggest;
+use trimtab_drive::{Command, Extent, Ranges, named};
 
 /// Distribution of addresses.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +35,51 @@ pub enum Pattern {
     },
 }
 
+impl Pattern {
+    /// Parses `sequential`, `random`, `hot-cold[:SPACE/OPERATIONS]` or `zipf[:EXPONENT]`.
+    ///
+    /// # Errors
+    /// No such workload; `others` are known too.
+    pub fn parse(text: &str, others: &[&'static str]) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
+        Ok(match (kind, rest) {
+            ("sequential", "") => Self::Sequential,
+            ("random", "") => Self::Uniform,
+            ("hot-cold", "") => Self::HotCold { space: 0.2, ops: 0.8 },
+            ("hot-cold", rest) => {
+                let (space, ops) = rest.split_once('/').ok_or("write hot-cold:SPACE/OPERATIONS, such as hot-cold:0.2/0.8")?;
+                Self::HotCold { space: number(space)?, ops: number(ops)? }
+            }
+            ("zipf", "") => Self::Zipf { theta: 0.99 },
+            ("zipf", rest) => Self::Zipf { theta: number(rest)? },
+            _ => {
+                let known = [&["sequential", "random", "hot-cold", "zipf"], others].concat();
+                return Err(format!("there is no workload '{text}'; {}", suggest(kind, "workloads", &known)));
+            }
+        })
+    }
+}
+
+/// Sizes of operations in bytes, with weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestSizes(pub Vec<(u32, u32)>);
+
+impl FromStr for RequestSizes {
+    type Err = String;
+
+    /// Parses `4KiB`, or several sizes with weights: `4KiB:70,64KiB:30`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |part: &str| {
+            let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let mut bytes = 0;
+            Setting::SmallSize(&mut bytes).set(size)?;
+            Ok((bytes, weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?))
+        };
+        text.split(',').map(one).collect::<Result<_, String>>().map(Self)
+    }
+}
+
 /// Percentages of operations; the rest are writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mix {
@@ -40,17 +89,20 @@ pub struct Mix {
     pub trim_percent: u8,
 }
 
-/// Address distribution of trims.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TrimPattern {
-    /// All addresses by the pattern, in use or not. With a share q of trims among trims and
-    /// writes of one size at uniform addresses, 1 - q of the space is in use on average, as the
-    /// last operation at an address decides.
-    #[default]
-    All,
-    /// Uniform over the addresses in use, whatever the pattern: the mix of Frankie et al. (2012).
-    /// On average (1 - 2q) / (1 - q) of the space is in use, for q below one half.
-    InUse,
+named! {
+    "set of trimmed addresses"
+    /// Address distribution of trims.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum TrimPattern {
+        /// All addresses by the pattern, in use or not. With a share q of trims among trims and
+        /// writes of one size at uniform addresses, 1 - q of the space is in use on average, as the
+        /// last operation at an address decides.
+        #[default]
+        All = "all",
+        /// Uniform over the addresses in use, whatever the pattern: the mix of Frankie et al. (2012).
+        /// On average (1 - 2q) / (1 - q) of the space is in use, for q below one half.
+        InUse = "in-use",
+    }
 }
 
 /// Settings of a synthetic workload.

@@ -16,16 +16,17 @@ pub mod rates;
 mod search;
 pub mod whole;
 
+use super::Observation;
 use super::candidate::{Candidate, NUMBERS};
 use super::classes::{self, Prior};
 use super::lab::ProbeSession;
 use super::probes::{self, Findings, ProbePlan};
-use super::{Observation, Observer};
 use alloc::vec::Vec;
 pub use ensemble::MEMBERS;
 use part::SmallProbes;
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::explains;
+use trimtab_sim::runner::Observer;
 use trimtab_sim::target::drive::DriveTarget;
 use whole::WholeDrive;
 

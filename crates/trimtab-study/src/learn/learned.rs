@@ -5,7 +5,7 @@ use super::fit::{self, CandidateEvaluator, FitResult, OF_THE_RIGHT_KIND};
 use super::lab::ProbeSession;
 use super::probes::whole::{ProbeRegion, SIZE};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
-use super::{Budget, Observation, Observer, ReportedProperties, summary};
+use super::{Budget, Observation, ReportedProperties, summary};
 use crate::study::small::SmallDrive;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -17,6 +17,7 @@ use trimtab_drive::spec::twin::{Origin, TEXT_MAX, Twin};
 use trimtab_drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
+use trimtab_sim::runner::Observer;
 use trimtab_sim::target::TargetError;
 use trimtab_sim::target::drive::DriveTarget;
 

@@ -16,13 +16,14 @@ pub mod trimmed_reads;
 pub mod whole;
 
 use super::lab::ProbeSession;
-use super::{Budget, Observation, Observer, ReportedProperties, TrimLimits};
+use super::{Budget, Observation, ReportedProperties, TrimLimits};
 use alloc::string::String;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream as Random;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent};
+use trimtab_sim::runner::Observer;
 use trimtab_sim::target::TargetResult;
 use whole::ProbeRegion;
 
@@ -253,9 +254,8 @@ fn run_these(
         if observer.stopped() {
             break;
         }
-        let known = found.observations.len();
+        observer.begins(probe.name());
         probe.run(lab, plan, &mut found)?;
-        observer.probed(probe.name(), &found.observations[known..]);
     }
     (found.written, found.read) = (lab.written - before.0, lab.read - before.1);
     Ok(found)

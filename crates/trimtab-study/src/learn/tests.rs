@@ -7,7 +7,7 @@ use super::predict::{self, Prediction, ResidualDeviation, What, WorkloadFigure};
 use super::probes::Probe as _;
 use super::probes::whole::{self, ProbeRegion};
 use super::probes::{self, Findings, ProbePlan};
-use super::{Budget, Observer, ReportedProperties, invert, summary};
+use super::{Budget, ReportedProperties, invert, summary};
 use crate::study::small::SmallDrive;
 use alloc::format;
 use trimtab_drive::data::DataClass;
@@ -17,6 +17,7 @@ use trimtab_drive::spec::{
     Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache,
 };
 use trimtab_drive::{Command, Extent};
+use trimtab_sim::runner::Observer;
 use trimtab_sim::target::drive::DriveTarget;
 
 /// A drive that differs from its class in every respect. TRIMs are expensive per range.

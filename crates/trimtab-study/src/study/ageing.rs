@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use trimtab_drive::Device as _;
 use trimtab_drive::Superblock;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::model::{Model, TransientRateReason};
+use trimtab_drive::model::{self, Model, TransientRateReason};
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
@@ -28,8 +28,8 @@ use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{RunEnd, files};
-use trimtab_sim::simulate::{Watcher, worn_out};
+use trimtab_sim::runner::{Observer, RunEnd, files};
+use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::volume::{Volume, VolumeSpec, WRITTEN_STEP};
@@ -135,10 +135,10 @@ impl Ageing {
     ///
     /// # Errors
     /// The drive or its filesystem cannot be created, or fails.
-    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
+    pub fn run(&self, policy: &PolicySpec, observer: &mut dyn Observer) -> Result<(Run, RunEnd), StudyError> {
         let small = SmallDrive::of(&self.setup.drive.spec, self.size)?;
         let faster = small.faster(policy);
-        let mut target = self.target(&small, &faster, watcher)?;
+        let mut target = self.target(&small, &faster)?;
         let settings = self.churn(&target, &small);
         let mut header = RunHeader::new(
             CHURN,
@@ -156,9 +156,9 @@ impl Ageing {
         let mut months = Months::new(writes, sessions, sustained_at);
         months.pictured = self.pictured;
         let mut workload = Churn::new(settings, self.setup.seed);
-        let end = match months.run(&mut workload, &mut target, &mut recorder, watcher) {
+        let end = match months.run(&mut workload, &mut target, &mut recorder, observer) {
             Ok(end) => end,
-            Err(_) if watcher.stopped() => RunEnd::Interrupted,
+            Err(_) if observer.stopped() => RunEnd::Interrupted,
             Err(error) => worn_out::concluded(RunEnd::Failed(error), target.volume().drive().as_ref()),
         };
         let now = target.now();
@@ -194,8 +194,8 @@ impl Ageing {
         fields
     }
 
-    fn target(&self, small: &SmallDrive, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<AgeingTarget, StudyError> {
-        let drive = watcher.build(&small.spec, self.setup.seed)?;
+    fn target(&self, small: &SmallDrive, policy: &PolicySpec) -> Result<AgeingTarget, StudyError> {
+        let drive = model::build(&small.spec, self.setup.seed)?;
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
         shrink(&mut volume_spec, small.factor);
         let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
@@ -252,7 +252,7 @@ impl Months {
         workload: &mut Churn,
         target: &mut AgeingTarget,
         recorder: &mut Recorder,
-        watcher: &dyn Watcher,
+        observer: &dyn Observer,
     ) -> TargetResult<RunEnd> {
         let mut phase = target.now();
         let mut sessions = 0;
@@ -263,7 +263,7 @@ impl Months {
                         // Lets the background work that the filling triggered finish.
                         let pause = target.now() + Nanos::from_secs(600);
                         target.idle_until(pause);
-                        self.inspect(target, true, watcher)?;
+                        self.inspect(target, true, observer)?;
                     }
                     phase = target.now();
                     recorder.begin_phase(name, phase);
@@ -271,7 +271,7 @@ impl Months {
                 FileStep::NotBefore(offset) => {
                     target.idle_until(phase.saturating_add(offset));
                     sessions += 1;
-                    self.after_session(sessions, target, workload, watcher)?;
+                    self.after_session(sessions, target, workload, observer)?;
                     if sessions >= self.sessions {
                         return Ok(RunEnd::Complete);
                     }
@@ -282,7 +282,7 @@ impl Months {
                     recorder.op(op.kind(), issued, target.now(), op.bytes());
                 }
             }
-            if watcher.stopped() {
+            if observer.stopped() {
                 return Ok(RunEnd::Interrupted);
             }
         }
@@ -290,22 +290,22 @@ impl Months {
     }
 
     /// Handles the pause after the given session.
-    fn after_session(&mut self, session: u64, target: &AgeingTarget, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
+    fn after_session(&mut self, session: u64, target: &AgeingTarget, workload: &Churn, observer: &dyn Observer) -> TargetResult {
         if session * 2 > self.sessions {
             self.counted.0 += 1;
             self.counted.1 += u64::from(target.pass_under_way());
         }
         if session.is_multiple_of(INSPECT_EVERY) || session == self.sessions {
-            self.inspect(target, session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
+            self.inspect(target, session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions, observer)?;
         }
-        if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !watcher.stopped() {
-            self.sustained.push(self.writes.sustained(target, workload, watcher)?);
+        if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !observer.stopped() {
+            self.sustained.push(self.writes.sustained(target, workload, observer)?);
         }
         Ok(())
     }
 
-    fn inspect(&mut self, target: &AgeingTarget, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
-        let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, watcher)?) } else { None };
+    fn inspect(&mut self, target: &AgeingTarget, with_burst: bool, observer: &dyn Observer) -> TargetResult {
+        let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, observer)?) } else { None };
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();

@@ -20,9 +20,9 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::simulate::Watcher;
 use trimtab_sim::volume::Atime;
 
 /// Setting key: the tuning question that a run belongs to.
@@ -169,8 +169,8 @@ impl StudyCell {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created, or fails.
-    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
-        self.run_from(&mut Setup::in_use, watcher)
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<(Run, RunEnd), StudyError> {
+        self.run_from(&mut Setup::in_use, observer)
     }
 
     /// As [`run`](Self::run), but takes the filesystem from `beginning`, which may reuse one.
@@ -178,17 +178,17 @@ impl StudyCell {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_from(&self, beginning: &mut VolumeFactory<'_>, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), StudyError> {
+    pub fn run_from(&self, beginning: &mut VolumeFactory<'_>, observer: &mut dyn Observer) -> Result<(Run, RunEnd), StudyError> {
         match &self.work {
             StudyCellWork::Job { setup, job, brief, size } => {
                 let used = setup.at_size(*size);
-                let (mut run, end) = modelled::run(&used, job, &self.policy, *brief, beginning, watcher)?;
+                let (mut run, end) = modelled::run(&used, job, &self.policy, *brief, beginning, observer)?;
                 if size.is_some() {
                     modelled::convert_to_full_size(&mut run, &self.policy, setup, &used);
                 }
                 Ok((run, end))
             }
-            StudyCellWork::Months(ageing) => ageing.run(&self.policy, watcher),
+            StudyCellWork::Months(ageing) => ageing.run(&self.policy, observer),
         }
     }
 

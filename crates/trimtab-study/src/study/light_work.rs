@@ -16,8 +16,8 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::op::Payload;
 use trimtab_sim::run::pictures::LatencyRecorder;
 use trimtab_sim::run::{Better, Metric, Unit};
+use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::SteeredVolume;
 
@@ -95,7 +95,7 @@ impl LightLoad {
         self,
         target: &mut SteeredVolume<D>,
         recorder: &mut Recorder,
-        watcher: &dyn Watcher,
+        observer: &dyn Observer,
     ) -> TargetResult<LoadLatencies> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
@@ -103,7 +103,7 @@ impl LightLoad {
         let started = target.now();
         recorder.begin_phase(self.phase, started);
         let mut due = started;
-        while (due < started + self.at_least || (due < started + self.at_most && target.trimming())) && !watcher.stopped() {
+        while (due < started + self.at_least || (due < started + self.at_most && target.trimming())) && !observer.stopped() {
             target.idle_until(due);
             let begun = target.now();
             let trimming = target.trimming();

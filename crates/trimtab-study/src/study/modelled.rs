@@ -21,8 +21,8 @@ use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::{Recorder, RunRecording};
-use trimtab_sim::runner::{Events, RunEnd};
-use trimtab_sim::simulate::{Watcher, worn_out};
+use trimtab_sim::runner::{Events, Observer, RunEnd};
+use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::{Clock as _, TargetResult};
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
@@ -101,28 +101,23 @@ fn written_since_trim(spec: &PolicySpec) -> f64 {
 pub struct UsedVolume(Volume<Box<dyn Model>>);
 
 /// Creates the filesystem that a run starts from, or copies an existing one.
-pub type VolumeFactory<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<UsedVolume, StudyError> + 'a;
+pub type VolumeFactory<'a> = dyn FnMut(&Setup) -> Result<UsedVolume, StudyError> + 'a;
 
 impl Setup {
     /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge `state`.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn make(
-        &self,
-        spec: &PolicySpec,
-        state: &PolicyState,
-        watcher: &mut dyn Watcher,
-    ) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
-        Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
+    pub fn make(&self, spec: &PolicySpec, state: &PolicyState) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
+        Ok(steered(self.filled(self.in_use()?, spec), spec, state))
     }
 
     /// Creates a new drive with a filled filesystem.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn in_use(&self, watcher: &mut dyn Watcher) -> Result<UsedVolume, StudyError> {
-        let drive = watcher.build(&self.drive.spec, self.seed)?;
+    pub fn in_use(&self) -> Result<UsedVolume, StudyError> {
+        let drive = model::build(&self.drive.spec, self.seed)?;
         let volume_spec = self.mounted(&PolicySpec::None, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
         if self.fill > 0.0 {
@@ -178,10 +173,10 @@ fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &Policy
 }
 
 /// An idle policy's knowledge after trimming this drive once: TRIM costs and piece size.
-fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> PolicyState {
+fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, observer: &dyn Observer) -> PolicyState {
     let mut target = steered(volume, spec, &PolicyState::default());
     target.force();
-    idle_until_trimmed(&mut target, watcher);
+    idle_until_trimmed(&mut target, observer);
     let all = target.policy().state();
     let of_costs = all.entries.into_iter().filter(|(name, _)| name.starts_with("idle."));
     PolicyState { entries: of_costs.collect() }
@@ -194,7 +189,7 @@ const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
 
 /// Actions around the phases of a job: counts discards; light work and trims come last.
 struct JobEvents<'a> {
-    watcher: &'a dyn Watcher,
+    observer: &'a dyn Observer,
     policy: PolicySpec,
     /// Runs only what the verdict needs: rare operations, without waiting for the trim to end.
     brief: bool,
@@ -205,9 +200,9 @@ struct JobEvents<'a> {
 }
 
 impl<'a> JobEvents<'a> {
-    const fn new(policy: PolicySpec, brief: bool, watcher: &'a dyn Watcher) -> Self {
+    const fn new(policy: PolicySpec, brief: bool, observer: &'a dyn Observer) -> Self {
         let beside = RunRecording { phases: Vec::new(), series: Vec::new() };
-        Self { watcher, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
+        Self { observer, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
     }
 
     /// Runs rare operations on a copy of the target, so that each load meets the same trim.
@@ -217,7 +212,7 @@ impl<'a> JobEvents<'a> {
             copy.force();
         }
         let mut recorder = Recorder::new(copy.now());
-        let met = light_work::SPARSE.run(&mut copy, &mut recorder, self.watcher)?;
+        let met = light_work::SPARSE.run(&mut copy, &mut recorder, self.observer)?;
         self.met.extend(met.metrics(light_work::SPARSE));
         self.latencies.push(met.over_time.finish(light_work::SPARSE.phase));
         let now = copy.now();
@@ -230,11 +225,13 @@ impl<'a> JobEvents<'a> {
     }
 }
 
-impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
+impl Observer for JobEvents<'_> {
     fn stopped(&self) -> bool {
-        self.watcher.stopped()
+        self.observer.stopped()
     }
+}
 
+impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
     fn between(&mut self, target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         policy_events::account(target, recorder);
         if next.is_some() {
@@ -248,29 +245,29 @@ impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
         if self.trims() {
             target.force();
         }
-        let met = light_work::BUSY.run(target, recorder, self.watcher)?;
+        let met = light_work::BUSY.run(target, recorder, self.observer)?;
         self.met.extend(met.metrics(light_work::BUSY));
         self.latencies.push(met.over_time.finish(light_work::BUSY.phase));
         policy_events::account(target, recorder);
         if self.trims() {
-            wait_for_a_pass(target, recorder, self.watcher);
+            wait_for_a_pass(target, recorder, self.observer);
             policy_events::account(target, recorder);
         }
         Ok(())
     }
 }
 
-fn wait_for_a_pass(target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, watcher: &dyn Watcher) {
+fn wait_for_a_pass(target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, observer: &dyn Observer) {
     recorder.begin_phase(IDLE, target.now());
-    idle_until_trimmed(target, watcher);
+    idle_until_trimmed(target, observer);
     recorder.end_phase(target.now());
 }
 
-fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, watcher: &dyn Watcher) {
+fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, observer: &dyn Observer) {
     const STEP: Nanos = Nanos::from_secs(60);
     let started = target.now();
     let mut last = 0;
-    while target.now() < started + IDLE_MAX && !watcher.stopped() {
+    while target.now() < started + IDLE_MAX && !observer.stopped() {
         let step = target.now() + STEP;
         target.idle_until(step);
         let now = target.log().sent().count;
@@ -304,13 +301,13 @@ pub(super) fn run(
     policy: &PolicySpec,
     brief: bool,
     beginning: &mut VolumeFactory<'_>,
-    watcher: &mut dyn Watcher,
+    observer: &mut dyn Observer,
 ) -> Result<(Run, RunEnd), StudyError> {
-    let volume = setup.filled(beginning(setup, watcher)?, policy);
-    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { PolicyState::default() };
+    let volume = setup.filled(beginning(setup)?, policy);
+    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, observer) } else { PolicyState::default() };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
-    let mut around = JobEvents::new(*policy, brief, watcher);
+    let mut around = JobEvents::new(*policy, brief, observer);
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header(setup, job, policy).into_run(outcome.recorded, end == RunEnd::Complete);
@@ -371,7 +368,7 @@ pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Se
 ///
 /// # Errors
 /// A policy that cannot be parsed; the message names it.
-pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::policy::ParsePolicyError> {
+pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::setting::SettingError> {
     let all = PolicySpec::NAMES.map(str::to_owned);
     let wanted: &[String] = if wanted.is_empty() { &all } else { wanted };
     let mut specs: Vec<PolicySpec> = wanted.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;

@@ -4,7 +4,7 @@ use super::policy;
 use trimtab_drive::OpKind;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Events, RunProgress};
+use trimtab_sim::runner::{Events, Observer, RunProgress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::target::TrimTarget;
 
@@ -28,7 +28,7 @@ pub struct PolicyEvents<'a, E> {
     pub online: bool,
 }
 
-impl<T: TrimTarget, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
+impl<E: Observer> Observer for PolicyEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.inner.stopped()
     }
@@ -40,7 +40,9 @@ impl<T: TrimTarget, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
     fn begins(&mut self, phase: &str) {
         self.inner.begins(phase);
     }
+}
 
+impl<T: TrimTarget, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
     fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         account(target, recorder);
         if recorder.phases().is_empty() && self.trim_before {

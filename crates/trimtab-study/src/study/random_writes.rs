@@ -11,8 +11,8 @@ use trimtab_drive::spec::{Medium, SlcSize};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
 use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::{RunEnd, blocks};
-use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::SteeredVolume;
@@ -178,21 +178,21 @@ impl RandomWrites {
     ///
     /// # Errors
     /// The drive fails.
-    pub fn burst(&self, target: &RandomWriteTarget, number: u64, watcher: &dyn Watcher) -> TargetResult<f64> {
+    pub fn burst(&self, target: &RandomWriteTarget, number: u64, observer: &dyn Observer) -> TargetResult<f64> {
         let mut copy = self.copy(target);
         let until = copy.now() + QUIET_MAX;
         while copy.trimming() && copy.now() < until {
             let next = copy.now() + Nanos::from_secs(1);
             copy.idle_until(next);
         }
-        Ok(self.measure(&mut copy, self.burst, number, watcher)?.observed_rate())
+        Ok(self.measure(&mut copy, self.burst, number, observer)?.observed_rate())
     }
 
     /// Runs rounds of random writes, each after a churn session, until five in a row are steady.
     ///
     /// # Errors
     /// The drive or the filesystem fails.
-    pub fn sustained(&self, target: &RandomWriteTarget, churn: &Churn, watcher: &dyn Watcher) -> TargetResult<SustainedFigures> {
+    pub fn sustained(&self, target: &RandomWriteTarget, churn: &Churn, observer: &dyn Observer) -> TargetResult<SustainedFigures> {
         let (mut copy, mut churn) = (self.copy(target), churn.clone());
         let from = churn.written().0;
         while churn.written().0 - from < self.before {
@@ -205,9 +205,9 @@ impl RandomWrites {
             session(&mut copy, &mut churn)?;
             let number = 1_000 + 2 * rounds.len() as u64;
             if self.lead_in > 0 {
-                self.measure(&mut copy, self.lead_in, number, watcher)?;
+                self.measure(&mut copy, self.lead_in, number, observer)?;
             }
-            rounds.push(self.measure(&mut copy, self.round, number + 1, watcher)?);
+            rounds.push(self.measure(&mut copy, self.round, number + 1, observer)?);
             if let Some(first) = steady_from(&rounds) {
                 return Ok(SustainedFigures::of(&rounds[first..], true));
             }
@@ -218,7 +218,7 @@ impl RandomWrites {
     }
 
     /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
-    fn measure(&self, target: &mut RandomWriteTarget, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
+    fn measure(&self, target: &mut RandomWriteTarget, writes: u64, number: u64, observer: &dyn Observer) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
         // Opening the file flushes its pending writes.
         let before = DriveState::now(&mut file);
@@ -234,7 +234,7 @@ impl RandomWrites {
         };
         let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
-            let outcome = blocks::run(&mut workload, &mut file, &mut { watcher });
+            let outcome = blocks::run(&mut workload, &mut file, &mut { observer });
             if let RunEnd::Failed(error) = outcome.end {
                 return Err(error);
             }

@@ -158,10 +158,10 @@ mod tests {
     /// Runs cells that start from the same filled filesystem one after another.
     fn runs(cells: &[StudyCell]) -> Vec<Run> {
         let mut known: Option<(alloc::string::String, modelled::UsedVolume)> = None;
-        let mut beginning = |setup: &Setup, watcher: &mut dyn trimtab_sim::simulate::Watcher| {
+        let mut beginning = |setup: &Setup| {
             let name = setup.beginning();
             if known.as_ref().is_none_or(|(other, _)| *other != name) {
-                known = Some((name, setup.in_use(watcher)?));
+                known = Some((name, setup.in_use()?));
             }
             Ok(known.as_ref().expect("made above").1.clone())
         };

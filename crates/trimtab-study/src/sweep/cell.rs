@@ -10,9 +10,9 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Run, TargetKind, Warning};
-use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::simulate::{self, SimulationLoad, SimulationPlan, Trace, Watcher};
+use trimtab_sim::runner::{Observer, RunEnd};
+use trimtab_sim::simulate::{self, SimulationLoad, SimulationPlan, Trace};
 
 /// A cell. Its result does not depend on the machine, the time, or other cells.
 #[derive(Clone, Debug)]
@@ -90,13 +90,13 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
     /// # Errors
     /// A drive, a filesystem or a workload cannot be created, or fails. An interruption is not an
     /// error.
-    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, RunEnd), String> {
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<(Run, RunEnd), String> {
         let label = format!("drive:{}", self.drive.name);
         match &self.work {
             SweepCellWork::Requests { plan, .. } => {
-                let mut simulated = match simulate::run(&self.drive, plan, watcher) {
+                let mut simulated = match simulate::run(&self.drive, plan, observer) {
                     Ok(simulated) => simulated,
-                    Err(_) if watcher.stopped() => return Ok((self.empty(&label), RunEnd::Interrupted)),
+                    Err(_) if observer.stopped() => return Ok((self.empty(&label), RunEnd::Interrupted)),
                     Err(error) => return Err(error.to_string()),
                 };
                 let mut header =
@@ -108,7 +108,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 run.warnings.extend(self.few.clone());
                 Ok((run, end))
             }
-            SweepCellWork::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),
+            SweepCellWork::Files { ageing, policy } => ageing.run(policy, observer).map_err(|problem| problem.to_string()),
         }
     }
 

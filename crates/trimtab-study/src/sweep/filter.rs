@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::nearest;
+use trimtab_drive::usage::suggest;
 
 /// Conditions that must all hold. An empty filter accepts every cell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,9 +68,7 @@ impl Condition {
             return Err(format!("'{text}' is not a condition: AXIS=VALUE, AXIS=VALUE,VALUE or AXIS=FROM..TO"));
         };
         let Some(axis) = keys.iter().position(|known| *known == key || known.strip_suffix(".name") == Some(key)) else {
-            let near =
-                nearest(key, &keys).map_or_else(|| format!("the axes are {}", keys.join(", ")), |near| format!("did you mean '{near}'?"));
-            return Err(format!("the plan has no axis '{key}'; {near}"));
+            return Err(format!("the plan has no axis '{key}'; {}", suggest(key, "axes", &keys)));
         };
         let allowed = match value.split_once("..").map(|(from, to)| (number(from), number(to))) {
             Some((Some(from), Some(to))) if from <= to => AllowedValues::Between(from, to),

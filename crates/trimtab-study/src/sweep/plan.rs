@@ -4,7 +4,7 @@ use super::cell::SweepCell;
 use super::design::{Design, DesignKind};
 use super::hash::{MODEL, short_hash};
 use super::keep::DetailSelection;
-use super::settings::{self, SettingError, Sources, is_fractional};
+use super::settings::{self, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
-use trimtab_drive::usage::nearest;
+use trimtab_drive::usage::suggest;
+use trimtab_sim::setting::SettingError;
 
 /// Maximum cells of a plan: at a tenth of a second each, they take a core two weeks.
 pub const CELLS_MAX: u64 = 10_000_000;
@@ -284,9 +285,8 @@ impl<'a> PlanReader<'a> {
     fn known(&self, table: &DeTable<'_>, of: &str, known: &[&str]) -> Result<(), PlanError> {
         for key in table.keys() {
             if !known.contains(&key.get_ref().as_ref()) {
-                let hint = nearest(key.get_ref(), known)
-                    .map_or_else(|| format!("known keys: {}", known.join(", ")), |near| format!("did you mean '{near}'?"));
-                return self.wrong(key.span().start, &joined(of, key.get_ref()), format!("unknown key; {hint}"));
+                let text = format!("unknown key; {}", suggest(key.get_ref(), "keys", known));
+                return self.wrong(key.span().start, &joined(of, key.get_ref()), text);
             }
         }
         Ok(())
@@ -436,9 +436,8 @@ impl<'a> PlanReader<'a> {
                 match DesignKind::NAMES.iter().find(|(name, _)| *name == said) {
                     Some((_, kind)) => *kind,
                     None => {
-                        let hint = nearest(&said, &names)
-                            .map_or_else(|| format!("known designs: {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
-                        return self.wrong(kind.span().start, "design.kind", format!("unknown design '{said}'; {hint}"));
+                        let text = format!("unknown design '{said}'; {}", suggest(&said, "designs", &names));
+                        return self.wrong(kind.span().start, "design.kind", text);
                     }
                 }
             }

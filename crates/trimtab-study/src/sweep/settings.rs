@@ -4,7 +4,6 @@ use super::cell::{SweepCell, SweepCellWork};
 use super::value::Value;
 use crate::study::ageing::{self, Ageing};
 use crate::study::modelled::{Setup, volume_named};
-use crate::study::small;
 use crate::study::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -18,15 +17,16 @@ use trimtab_drive::model;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::nearest;
+use trimtab_drive::usage::suggest;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Warning;
+use trimtab_sim::setting::{GivenSettings, Setting, SettingError};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, Trace};
 use trimtab_sim::trace::TraceReadOptions;
 use trimtab_sim::volume::VolumeSpec;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 
 /// Sections of parameters.
 pub const SECTIONS: [&str; 4] = ["drive", "policy", "volume", "workload"];
@@ -84,69 +84,14 @@ pub struct TraceReplayOptions {
     pub timing: Timing,
 }
 
-/// An invalid setting or combination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingError {
-    /// The invalid parameter; `None` if only the combination is invalid.
-    pub key: Option<String>,
-    /// Description of the error.
-    pub text: String,
+/// The values below `drive.` and so on, by local name. Later ones override earlier ones.
+fn section<'a>(name: &str, settings: &'a [(&'a str, &'a Value)]) -> BTreeMap<&'a str, &'a Value> {
+    let inside = |key: &'a str| key.strip_prefix(name)?.strip_prefix('.');
+    settings.iter().filter_map(|(key, value)| Some((inside(key)?, *value))).collect()
 }
 
-impl SettingError {
-    fn of(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), text: text.into() }
-    }
-
-    fn together(text: impl Into<String>) -> Self {
-        Self { key: None, text: text.into() }
-    }
-}
-
-/// Settings below `drive.` and so on, by local name. Used ones are removed; the rest are unknown.
-struct SettingSection<'a> {
-    name: &'static str,
-    values: BTreeMap<&'a str, &'a Value>,
-}
-
-impl<'a> SettingSection<'a> {
-    fn of(name: &'static str, settings: &'a [(&'a str, &'a Value)]) -> Self {
-        let inside = |key: &'a str| key.strip_prefix(name)?.strip_prefix('.');
-        Self { name, values: settings.iter().filter_map(|(key, value)| Some((inside(key)?, *value))).collect() }
-    }
-
-    fn key(&self, key: &str) -> String {
-        format!("{}.{key}", self.name)
-    }
-
-    fn take(&mut self, key: &str) -> Option<&'a Value> {
-        self.values.remove(key)
-    }
-
-    fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, SettingError> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || SettingError::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
-        value.number().filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
-    }
-
-    fn whole(&mut self, key: &str, from: u32, to: u32) -> Result<Option<u32>, SettingError> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || SettingError::of(self.key(key), format!("{value} is not a whole number from {from} to {to}"));
-        let number = if let Value::Integer(number) = value { u32::try_from(*number).ok() } else { None };
-        number.filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
-    }
-
-    fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, SettingError> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        value.to_string().parse().map(Some).map_err(|error: P::Err| SettingError::of(self.key(key), error.to_string()))
-    }
-
-    /// Fails if a setting is left. `known` provides a suggestion.
-    fn end(&self, what: &str, known: &[&str]) -> Result<(), SettingError> {
-        let Some(key) = self.values.keys().next() else { return Ok(()) };
-        let hint = nearest(key, known).map_or_else(|| format!("; it has {}", known.join(", ")), |near| format!("; did you mean '{near}'?"));
-        Err(SettingError::of(self.key(key), format!("{what} has no parameter '{key}'{hint}")))
-    }
+fn given<'a>(name: &str, settings: &'a [(&'a str, &'a Value)]) -> GivenSettings<'a> {
+    GivenSettings::new(format!("{name}."), section(name, settings).into_iter().map(|(key, value)| (key, value.to_string())))
 }
 
 /// The cell for these settings and this seed. Later settings override earlier ones.
@@ -158,25 +103,22 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
         if !SECTIONS.contains(&section) {
-            let hint = nearest(section, &SECTIONS)
-                .map_or_else(|| format!("sections are {}", SECTIONS.join(", ")), |near| format!("did you mean '{near}'?"));
-            return Err(SettingError::of(*key, format!("unknown section '{section}'; {hint}")));
+            return Err(SettingError::of(*key, format!("unknown section '{section}'; {}", suggest(section, "sections", &SECTIONS))));
         }
     }
-    let drive = match drive(SettingSection::of("drive", settings), sources) {
+    let drive = match drive(section("drive", settings), sources) {
         Err(wrong) if wrong.key.is_some() => return Err(wrong),
         // Errors of a single parameter come first.
         drive => drive,
     };
-    let policy = policy(&mut SettingSection::of("policy", settings))?;
-    let mut workload = SettingSection::of("workload", settings);
-    let volume = SettingSection::of("volume", settings);
-    let name = workload.take("name").map_or_else(|| "random".to_owned(), ToString::to_string);
+    let policy = policy(given("policy", settings))?;
+    let (mut workload, volume) = (given("workload", settings), given("volume", settings));
+    let name = workload.option("name")?.unwrap_or_else(|| "random".to_owned());
     if name == ageing::CHURN {
         return files(drive?.drive, policy, workload, volume, seed);
     }
-    if let Some(key) = volume.values.keys().next() {
-        return Err(SettingError::of(volume.key(key), format!("workload {name} has no filesystem; use churn")));
+    if let Some(key) = volume.first() {
+        return Err(volume.wrong(key, format!("workload {name} has no filesystem; use churn")));
     }
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
@@ -188,9 +130,9 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
 
 /// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
 /// the proportions of the named drive remain.
-fn drive<S: Sources>(mut section: SettingSection<'_>, sources: &S) -> Result<ModifiedDrive, SettingError> {
+fn drive<S: Sources>(mut section: DriveSettings<'_>, sources: &S) -> Result<ModifiedDrive, SettingError> {
     let name = section
-        .take("name")
+        .remove("name")
         .ok_or_else(|| SettingError::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
     let drive = sources.drive(&name.to_string()).map_err(|why| SettingError::of("drive.name", why))?;
     changed_by(drive, section)
@@ -202,7 +144,7 @@ fn drive<S: Sources>(mut section: SettingSection<'_>, sources: &S) -> Result<Mod
 /// The invalid parameter, or the invalid combination.
 pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<ModifiedDrive, SettingError> {
     check_keys(settings)?;
-    changed_by(drive, SettingSection::of("drive", settings))
+    changed_by(drive, section("drive", settings))
 }
 
 /// Rejects overlong names, because each dot means a nested table.
@@ -225,9 +167,15 @@ pub struct ModifiedDrive {
     pub few: Option<Warning>,
 }
 
-fn changed_by(drive: Drive, mut section: SettingSection<'_>) -> Result<ModifiedDrive, SettingError> {
-    let capacity = section.parsed::<Bytes>("capacity")?;
-    let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
+/// Settings of a drive, which keep their types.
+type DriveSettings<'a> = BTreeMap<&'a str, &'a Value>;
+
+fn changed_by(drive: Drive, mut section: DriveSettings<'_>) -> Result<ModifiedDrive, SettingError> {
+    let own = ["capacity", "over_provisioning_percent"].into_iter().filter_map(|key| Some((key, section.remove(key)?.to_string())));
+    let mut given = GivenSettings::new("drive.", own.collect::<Vec<_>>());
+    let capacity = given.option::<Bytes>("capacity")?;
+    let mut permille = 0;
+    let asked = given.set("over_provisioning_percent", Setting::Permille(&mut permille, 0.1..=10_000.0))?.then_some(permille);
     let made = at_capacity(drive.clone(), capacity, asked, &section)?;
     // The full-size drive with the same other settings.
     let full = capacity.and_then(|_| at_capacity(drive, None, asked, &section).ok());
@@ -237,9 +185,9 @@ fn changed_by(drive: Drive, mut section: SettingSection<'_>) -> Result<ModifiedD
 
 /// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
 /// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
-fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &SettingSection<'_>) -> Result<Drive, SettingError> {
+fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &DriveSettings<'_>) -> Result<Drive, SettingError> {
     let as_is = of_capacity(drive.clone(), capacity, asked, section);
-    if capacity.is_none() || section.values.contains_key("flash.geometry.pages_per_block") {
+    if capacity.is_none() || section.contains_key("flash.geometry.pages_per_block") {
         return as_is;
     }
     let smaller = || model::smaller_superblocks(&drive.spec).map(|spec| Drive { spec, ..drive.clone() });
@@ -250,17 +198,17 @@ fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, sectio
 }
 
 /// As [`at_capacity`], with unchanged superblocks.
-fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &SettingSection<'_>) -> Result<Drive, SettingError> {
+fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &DriveSettings<'_>) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
-    for (field, value) in &section.values {
-        drive.spec = with_field(drive.spec, field, value).map_err(|text| SettingError::of(section.key(field), text))?;
+    for (field, value) in section {
+        drive.spec = with_field(drive.spec, field, value).map_err(|text| SettingError::of(format!("drive.{field}"), text))?;
     }
-    let shaped = section.values.keys().any(|field| field.starts_with("flash.geometry."));
-    let blocks = section.values.contains_key("flash.geometry.blocks_per_plane");
+    let shaped = section.keys().any(|field| field.starts_with("flash.geometry."));
+    let blocks = section.contains_key("flash.geometry.blocks_per_plane");
     match &mut drive.spec.medium {
         Medium::Flash(_) if asked.is_some() && blocks => {
             let key = "drive.over_provisioning_percent";
@@ -305,7 +253,7 @@ fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSp
         _ => {
             let known: Vec<&str> =
                 OF_DRIVES.into_iter().chain(["capacity_bytes", "logical_block_bytes", "interface", "flash", "disk"]).collect();
-            return Err(format!("a drive has no parameter '{field}'{}", meant(section, &known)));
+            return Err(format!("a drive has no setting '{field}'; {}", suggest(section, "settings", &known)));
         }
     }
     Ok(spec)
@@ -348,122 +296,80 @@ fn readable(message: &str) -> String {
     let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     match (unknown.starts_with("unknown "), quoted(unknown).first(), quoted(known)) {
         (true, Some(name), known) if !known.is_empty() => {
-            format!("{}{}", unknown.replace('`', "'"), meant(name, &known.iter().map(String::as_str).collect::<Vec<_>>()))
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            format!("{}; {}", unknown.replace('`', "'"), suggest(name, "names", &known))
         }
         _ => line.to_owned(),
     }
 }
 
-fn meant(word: &str, known: &[&str]) -> String {
-    nearest(word, known).map_or_else(|| format!("; there are {}", known.join(", ")), |near| format!("; did you mean '{near}'?"))
-}
-
 /// The policy; `None` for the workload's own, which trims immediately.
-fn policy(section: &mut SettingSection<'_>) -> Result<Option<PolicySpec>, SettingError> {
-    let name = section.take("name").map(ToString::to_string);
-    let Some(mut text) = name else {
-        return match section.values.keys().next() {
-            Some(key) => Err(SettingError::of(section.key(key), "needs a policy: set policy.name")),
-            None => Ok(None),
-        };
-    };
-    let mut policy: PolicySpec =
-        text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of("policy.name", error.to_string()))?;
-    for (key, value) in &section.values {
-        text = format!("{text}:{key}={value}");
-        policy =
-            text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of(section.key(key), error.to_string()))?;
+fn policy(mut given: GivenSettings<'_>) -> Result<Option<PolicySpec>, SettingError> {
+    match (given.option::<PolicySpec>("name")?, given.first()) {
+        (Some(mut policy), _) => policy.set(given).map(|()| Some(policy)),
+        (None, Some(key)) => Err(given.wrong(key, "needs a policy: set policy.name")),
+        (None, None) => Ok(None),
     }
-    Ok(Some(policy))
 }
 
 /// The requests of a workload, a hash of its input, and the default amount to write.
 #[expect(clippy::type_complexity, reason = "three things that belong together once")]
 fn load<S: Sources>(
     name: &str,
-    section: &mut SettingSection<'_>,
+    given: &mut GivenSettings<'_>,
     sources: &S,
 ) -> Result<(SimulationLoad<S::Trace>, String, Option<Amount>), SettingError> {
     let three = Some(Amount::Capacities(DRIVE_WRITES));
     let of_name = |text: String| SettingError::of("workload.name", text);
-    let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
-    let share = |text: &str| text.parse::<f64>().map_err(|_| of_name(format!("'{text}' is not a number")));
-    let pattern = match (kind, rest) {
-        ("sequential", "") => Pattern::Sequential,
-        ("random", "") => Pattern::Uniform,
-        ("hot-cold", rest) => {
-            let (space, ops) = if rest.is_empty() {
-                ("0.2", "0.8")
-            } else {
-                rest.split_once('/').ok_or_else(|| of_name("write hot-cold:SPACE/OPERATIONS".into()))?
-            };
-            let space = section.number("hot_space", 0.0, 1.0)?.map_or_else(|| share(space), Ok)?;
-            Pattern::HotCold { space, ops: section.number("hot_operations", 0.0, 1.0)?.map_or_else(|| share(ops), Ok)? }
-        }
-        ("zipf", rest) => {
-            let theta = section.number("theta", 0.0, 10.0)?;
-            Pattern::Zipf { theta: theta.map_or_else(|| share(if rest.is_empty() { "0.99" } else { rest }), Ok)? }
-        }
-        ("crystal", rest) => return Ok((SimulationLoad::Crystal(rest.parse().map_err(of_name)?), String::new(), three)),
+    match name.split_once(':').unwrap_or((name, "")) {
+        ("crystal", rest) => Ok((SimulationLoad::Crystal(rest.parse().map_err(of_name)?), String::new(), three)),
         ("trace", path) if !path.is_empty() => {
-            let asked = asked(section)?;
+            let asked = asked(given)?;
             let (trace, content) = sources.trace(path, &asked).map_err(of_name)?;
-            return Ok((SimulationLoad::Trace(trace), content, None));
+            Ok((SimulationLoad::Trace(trace), content, None))
         }
         _ => {
-            let known = ["sequential", "random", "hot-cold", "zipf", "crystal", "trace:FILE", ageing::CHURN];
-            return Err(of_name(format!("there is no workload '{name}'{}", meant(kind, &known))));
+            let pattern = Pattern::parse(name, &["crystal", "trace:FILE", ageing::CHURN]).map_err(of_name)?;
+            Ok((SimulationLoad::Synthetic(addresses(pattern, given)?), String::new(), three))
         }
-    };
-    Ok((SimulationLoad::Synthetic(addresses(pattern, section)?), String::new(), three))
+    }
 }
 
-fn asked(section: &mut SettingSection<'_>) -> Result<TraceReplayOptions, SettingError> {
-    let timing = match (section.number("rate", 0.001, 1e9)?, section.whole("closed_loop", 1, 65_536)?) {
-        (Some(rate), None) => Timing::Rate(rate),
-        (None, Some(depth)) => Timing::ClosedLoop(depth),
-        (None, None) => Timing::Recorded,
-        (Some(_), Some(_)) => {
-            return Err(SettingError::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
+fn asked(given: &mut GivenSettings<'_>) -> Result<TraceReplayOptions, SettingError> {
+    let (mut rate, mut depth) = (0.0, 0_u32);
+    let is_given =
+        (given.set("rate", Setting::Fraction(&mut rate, 0.001..=1e9))?, given.set("closed_loop", Setting::Number(&mut depth, 1..=65_536))?);
+    let timing = match is_given {
+        (true, false) => Timing::Rate(rate),
+        (false, true) => Timing::ClosedLoop(depth),
+        (false, false) => Timing::Recorded,
+        (true, true) => {
+            return Err(given.wrong("closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
         }
     };
-    let reading =
-        TraceReadOptions { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
+    let reading = TraceReadOptions { format: given.option("format")?, volume: given.option("volume")?, events: given.option("events")? };
     Ok(TraceReplayOptions { reading, timing })
 }
 
-fn addresses(pattern: Pattern, section: &mut SettingSection<'_>) -> Result<Addresses, SettingError> {
-    let sizes = match section.take("size") {
-        None => alloc::vec![(4096, 1)],
-        Some(value) => sizes(&value.to_string()).map_err(|text| SettingError::of("workload.size", text))?,
-    };
-    let trims_of = match section.take("trims_of").map(ToString::to_string).as_deref() {
-        None | Some("all") => TrimPattern::All,
-        Some("in-use") => TrimPattern::InUse,
-        Some(other) => return Err(SettingError::of("workload.trims_of", format!("must be 'all' or 'in-use', not '{other}'"))),
-    };
-    Ok(Addresses {
-        pattern,
-        mix: Mix {
-            read_percent: section.whole("read_percent", 0, 99)?.unwrap_or(0) as u8,
-            trim_percent: section.whole("trim_percent", 0, 99)?.unwrap_or(0) as u8,
-        },
-        trims_of,
-        sizes,
-        queue_depth: section.whole("queue_depth", 1, 65_536)?.unwrap_or(32),
-        span_permille: libm::round(section.number("span_percent", 0.1, 100.0)?.unwrap_or(100.0) * 10.0) as u32,
-    })
-}
-
-/// Parses `4KiB`, or several sizes with weights: `4KiB:70,64KiB:30`.
-fn sizes(text: &str) -> Result<Vec<(u32, u32)>, String> {
-    let one = |part: &str| {
-        let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-        let bytes: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
-        let bytes = u32::try_from(bytes.0).ok().filter(|bytes| *bytes > 0).ok_or_else(|| format!("{size} is not an operation size"))?;
-        Ok((bytes, weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?))
-    };
-    text.split(',').map(one).collect()
+fn addresses(mut pattern: Pattern, given: &mut GivenSettings<'_>) -> Result<Addresses, SettingError> {
+    match &mut pattern {
+        Pattern::HotCold { space, ops } => {
+            given.apply([("hot_space", Setting::Fraction(space, 0.0..=1.0)), ("hot_operations", Setting::Fraction(ops, 0.0..=1.0))])?
+        }
+        Pattern::Zipf { theta } => given.apply([("theta", Setting::Fraction(theta, 0.0..=10.0))])?,
+        Pattern::Sequential | Pattern::Uniform => {}
+    }
+    let sizes = given.option::<RequestSizes>("size")?.map_or_else(|| alloc::vec![(4096, 1)], |sizes| sizes.0);
+    let (mix, trims_of) = (Mix::default(), TrimPattern::default());
+    let mut addresses = Addresses { pattern, mix, trims_of, sizes, queue_depth: 32, span_permille: 1000 };
+    given.apply([
+        ("read_percent", Setting::Number(&mut addresses.mix.read_percent, 0..=99)),
+        ("trim_percent", Setting::Number(&mut addresses.mix.trim_percent, 0..=99)),
+        ("trims_of", Setting::Text(&mut addresses.trims_of)),
+        ("queue_depth", Setting::Number(&mut addresses.queue_depth, 1..=65_536)),
+        ("span_percent", Setting::Permille(&mut addresses.span_permille, 0.1..=100.0)),
+    ])?;
+    Ok(addresses)
 }
 
 fn requests<T>(
@@ -471,78 +377,56 @@ fn requests<T>(
     load: SimulationLoad<T>,
     amount: Option<Amount>,
     trim: Option<PolicySpec>,
-    section: &mut SettingSection<'_>,
+    given: &mut GivenSettings<'_>,
     seed: u64,
 ) -> Result<SimulationPlan<T>, SettingError> {
-    let (of_addresses, of_crystal) = (matches!(load, SimulationLoad::Synthetic(_)), matches!(load, SimulationLoad::Crystal(_)));
-    let amount = match (section.parsed::<Amount>("until_written")?, section.number("drive_writes", 0.001, 1e6)?) {
-        (Some(_), Some(_)) => {
-            return Err(SettingError::of("workload.until_written", "conflicts with workload.drive_writes: set only one of them"));
-        }
-        (Some(amount), None) => Some(amount),
-        (None, Some(times)) => Some(Amount::Capacities(times)),
-        (None, None) => amount,
-    };
-    let fill = section.number("fill_percent", 0.0, 100.0)?.unwrap_or(if of_addresses { 100.0 } else { 0.0 });
-    let plan = SimulationPlan {
-        data: section.parsed("data")?.unwrap_or(DataClass::Random),
-        fill_permille: libm::round(fill * 10.0) as u32,
-        until_written: amount,
-        trim: trim.or(of_crystal.then_some(PolicySpec::None)),
+    let mut drive_writes = 0.0;
+    let times = given.set("drive_writes", Setting::Fraction(&mut drive_writes, 0.001..=1e6))?.then_some(Amount::Capacities(drive_writes));
+    let until_written = given.option::<Amount>("until_written")?;
+    if until_written.is_some() && times.is_some() {
+        return Err(given.wrong("until_written", "conflicts with workload.drive_writes: set only one of them"));
+    }
+    let mut plan = SimulationPlan {
+        data: DataClass::Random,
+        fill_permille: if matches!(load, SimulationLoad::Synthetic(_)) { 1000 } else { 0 },
+        until_written: until_written.or(times).or(amount),
+        trim: trim.or(matches!(load, SimulationLoad::Crystal(_)).then_some(PolicySpec::None)),
         seed,
         load,
         name,
     };
-    let common = ["name", "data", "drive_writes", "until_written", "fill_percent"];
-    let more: &[&str] = match &plan.load {
-        SimulationLoad::Synthetic(addresses) => match addresses.pattern {
-            Pattern::HotCold { .. } => {
-                &["hot_space", "hot_operations", "size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"]
-            }
-            Pattern::Zipf { .. } => &["theta", "size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
-            _ => &["size", "read_percent", "trim_percent", "trims_of", "queue_depth", "span_percent"],
-        },
-        SimulationLoad::Trace(_) => &["format", "volume", "events", "rate", "closed_loop"],
-        SimulationLoad::Crystal(_) => &[],
-    };
-    section.end(&format!("workload {}", plan.name), &[&common, more].concat())?;
+    given.apply([("data", Setting::Text(&mut plan.data)), ("fill_percent", Setting::Permille(&mut plan.fill_permille, 0.0..=100.0))])?;
+    given.end(&format!("workload {}", plan.name))?;
     Ok(plan)
 }
 
 fn files<T>(
     drive: Drive,
     policy: Option<PolicySpec>,
-    mut section: SettingSection<'_>,
-    mut of_volume: SettingSection<'_>,
+    mut given: GivenSettings<'_>,
+    of_volume: GivenSettings<'_>,
     seed: u64,
 ) -> Result<SweepCell<T>, SettingError> {
-    let volume = volume(&mut of_volume)?;
-    let fill = section.number("fill_percent", 1.0, 95.0)?.unwrap_or(FILL_OF_FILES) / 100.0;
-    let data = section.parsed("data")?.unwrap_or(DataClass::Random);
-    let drive_writes = section.number("drive_writes", 0.01, 1e4)?.unwrap_or(DRIVE_WRITES);
+    let volume = volume(of_volume)?;
+    let (mut fill, mut data, mut drive_writes) = (FILL_OF_FILES, DataClass::Random, DRIVE_WRITES);
+    given.apply([
+        ("fill_percent", Setting::Fraction(&mut fill, 1.0..=95.0)),
+        ("data", Setting::Text(&mut data)),
+        ("drive_writes", Setting::Fraction(&mut drive_writes, 0.01..=1e4)),
+    ])?;
     let label = format!("drive:{}", drive.spec.name);
     let spec = drive.spec.clone();
     let setup = Setup { drive, label, volume, fill: 0.0, fill_class: data, used: FreeExtentLengths::default(), seed };
-    let mut ageing = Ageing::new(setup, fill, data, drive_writes);
-    ageing.daily = section.number("drive_writes_a_day", 1e-4, 1e4)?.unwrap_or(ageing::DAILY);
-    ageing.size = section.parsed("aged_size")?.unwrap_or(small::SIZE);
-    ageing.mix.median = section.number("median_bytes", 1.0, 1e12)?.unwrap_or(ageing.mix.median);
-    ageing.mix.sigma = section.number("sigma", 0.0, 10.0)?.unwrap_or(ageing.mix.sigma);
-    ageing.mix.append_percent = section.whole("append_percent", 0, 99)?.map_or(ageing.mix.append_percent, u64::from);
-    ageing.mix.read_percent = section.whole("read_percent", 0, 100_000)?.map_or(ageing.mix.read_percent, u64::from);
-    let known = [
-        "name",
-        "fill_percent",
-        "data",
-        "drive_writes",
-        "drive_writes_a_day",
-        "aged_size",
-        "median_bytes",
-        "sigma",
-        "append_percent",
-        "read_percent",
-    ];
-    section.end("workload churn", &known)?;
+    let mut ageing = Ageing::new(setup, fill / 100.0, data, drive_writes);
+    given.apply([
+        ("drive_writes_a_day", Setting::Fraction(&mut ageing.daily, 1e-4..=1e4)),
+        ("aged_size", Setting::size(&mut ageing.size)),
+        ("median_bytes", Setting::Fraction(&mut ageing.mix.median, 1.0..=1e12)),
+        ("sigma", Setting::Fraction(&mut ageing.mix.sigma, 0.0..=10.0)),
+        ("append_percent", Setting::Number(&mut ageing.mix.append_percent, 0..=99)),
+        ("read_percent", Setting::Number(&mut ageing.mix.read_percent, 0..=100_000)),
+    ])?;
+    given.end("workload churn")?;
     let policy = policy.unwrap_or(PolicySpec::None);
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
         return Err(SettingError::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
@@ -550,20 +434,13 @@ fn files<T>(
     Ok(SweepCell { drive: spec, few: None, work: SweepCellWork::Files { ageing: Box::new(ageing), policy } })
 }
 
-fn volume(section: &mut SettingSection<'_>) -> Result<VolumeSpec, SettingError> {
+fn volume(mut given: GivenSettings<'_>) -> Result<VolumeSpec, SettingError> {
     let names = ["ext4", "ext4-2011", "desktop-2011"];
-    let name = section.take("name").map_or_else(|| names[0].to_owned(), ToString::to_string);
+    let name = given.option("name")?.unwrap_or_else(|| names[0].to_owned());
     if !names.contains(&name.as_str()) {
-        return Err(SettingError::of("volume.name", format!("there is no filesystem '{name}'{}", meant(&name, &names))));
+        return Err(given.wrong("name", format!("there is no filesystem '{name}'; {}", suggest(&name, "filesystems", &names))));
     }
     let mut volume = volume_named(&name);
-    for (key, value) in core::mem::take(&mut section.values) {
-        let dashed = key.replace('_', "-");
-        let known = VolumeSpec::setting_names();
-        if !known.contains(&dashed.as_str()) {
-            return Err(SettingError::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
-        }
-        volume.set(&dashed, &value.to_string()).map_err(|text| SettingError::of(section.key(key), text))?;
-    }
+    volume.set(given)?;
     Ok(volume)
 }

@@ -222,7 +222,7 @@ fn errors_give_line_and_key() {
     for (rest, expected) in [
         (
             "[axes]\ndrive.over_provisoning_percent = [7]\n",
-            "line 6: drive.over_provisoning_percent: a drive has no parameter 'over_provisoning_percent'; did you mean 'over_provisioning_percent'?",
+            "line 6: drive.over_provisoning_percent: a drive has no setting 'over_provisoning_percent'; did you mean 'over_provisioning_percent'?",
         ),
         (
             "[axes]\ndrive.flash.nand.progam_ns = [7]\n",
@@ -230,19 +230,19 @@ fn errors_give_line_and_key() {
         ),
         (
             "[axes]\nworkload.queue_dept = [7]\n",
-            "line 6: workload.queue_dept: workload random has no parameter 'queue_dept'; did you mean 'queue_depth'?",
+            "line 6: workload.queue_dept: workload random has no setting 'queue_dept'; did you mean 'queue_depth'?",
         ),
         ("[axes]\npolicy = [\n  \"none\",\n  \"bached\",\n]\n", "line 8: policy.name: there is no trim policy 'bached'"),
         ("policy = \"batched\"\n[axes]\npolicy.evry = [\"1h\"]\n", "line 7: policy.evry: trim policy batched has no setting 'evry'"),
         ("[axes]\nworklod.size = [4096]\n", "line 6: worklod.size: unknown section 'worklod'; did you mean 'workload'?"),
         ("[axes]\nvolume.atime = [\"noatime\"]\n", "line 6: volume.atime: workload random has no filesystem"),
-        ("[axes]\nworkload.hot_space = [0.5]\n", "line 6: workload.hot_space: workload random has no parameter 'hot_space'"),
+        ("[axes]\nworkload.hot_space = [0.5]\n", "line 6: workload.hot_space: workload random has no setting 'hot_space'"),
         (
             "[axes]\nworkload.fill_percent = { from = nan, to = 80, steps = 3 }\n",
             "line 6: workload.fill_percent: nan is not a usable number",
         ),
         ("[axes]\nworkload.fill_percent = [10, inf]\n", "line 6: workload.fill_percent: inf is not a usable number"),
-        ("[axes]\nworkload.fill_percent = [10, 101]\n", "line 6: workload.fill_percent: 101 is not a number from 0 to 100"),
+        ("[axes]\nworkload.fill_percent = [10, 101]\n", "line 6: workload.fill_percent: '101' is not a number from 0 to 100"),
         ("[axes]\nworkload.fill_percent = []\n", "line 6: workload.fill_percent: an axis needs at least one value"),
         ("[axes]\nworkload.fill_percent = [10, 10]\n", "line 6: workload.fill_percent: 10 is listed twice"),
         ("[axes]\nworkload.fill_percent = { from = 10, to = 5, steps = 3 }\n", "a range must go from a smaller value"),

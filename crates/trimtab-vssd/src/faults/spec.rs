@@ -1,10 +1,12 @@
 //! Fault specifications: `--fault write-error:p=0.001`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 use trimtab_drive::Extent;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::setting::{GivenSettings, Setting};
 
 /// The requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +117,8 @@ pub enum Fault {
 /// Default share of volatile pages that survive a power cut.
 pub const KEEP_DEFAULT: f64 = 0.5;
 
+const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+
 /// Grammar of fault specifications, for help and error messages.
 pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
                                                      either, 'trimtab drive power DRIVE cut' does (which
@@ -131,49 +135,59 @@ impl FromStr for Fault {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut options = FaultOptions::parse(rest)?;
+        let mut given = GivenSettings::parse(format!("{kind}:"), rest, ',')?;
         let fault = match kind {
             "power-cut" => {
-                let cut = match (options.take("at"), options.take("within")) {
-                    (None, None) => PowerCutMoment::OnDemand,
-                    (Some(n), None) => PowerCutMoment::At(positive(&n)?),
-                    (None, Some(n)) => PowerCutMoment::Within(positive(&n)?),
-                    (Some(_), Some(_)) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
+                let (mut at, mut within, mut keep) = (0_u64, 0_u64, KEEP_DEFAULT);
+                let is_given = (
+                    given.set("at", Setting::Number(&mut at, 1..=u64::MAX))?,
+                    given.set("within", Setting::Number(&mut within, 1..=u64::MAX))?,
+                );
+                let cut = match is_given {
+                    (false, false) => PowerCutMoment::OnDemand,
+                    (true, false) => PowerCutMoment::At(at),
+                    (false, true) => PowerCutMoment::Within(within),
+                    (true, true) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
                 };
-                let keep = options.take("keep").map_or(Ok(KEEP_DEFAULT), |share| probability(&share))?;
-                Self::PowerCut { cut, on: options.on()?, keep }
+                given.set("keep", Setting::Fraction(&mut keep, SHARE))?;
+                Self::PowerCut { cut, on: on(&mut given)?, keep }
             }
-            "read-error" => Self::error(RequestFilter::Read, &mut options)?,
-            "write-error" => Self::error(RequestFilter::Write, &mut options)?,
-            "trim-error" => Self::error(RequestFilter::Trim, &mut options)?,
-            "flush-error" => Self::error(RequestFilter::Flush, &mut options)?,
-            "latency" => Self::Latency {
-                chance: probability(&options.need("p")?)?,
-                add: options.need("add")?.parse::<Nanos>().map_err(|error| error.to_string()).map(|add| Duration::from_nanos(add.0))?,
-                on: options.on()?,
-            },
-            "trim" => Self::Trim(trim_lie(&mut options)?),
-            "flush" if options.take("ignore").is_some() => Self::IgnoreFlush,
+            "read-error" => Self::error(RequestFilter::Read, &mut given)?,
+            "write-error" => Self::error(RequestFilter::Write, &mut given)?,
+            "trim-error" => Self::error(RequestFilter::Trim, &mut given)?,
+            "flush-error" => Self::error(RequestFilter::Flush, &mut given)?,
+            "latency" => {
+                let (mut chance, mut add) = (0.0, Nanos::ZERO);
+                given.need("p", Setting::Fraction(&mut chance, SHARE))?;
+                given.need("add", Setting::time(&mut add))?;
+                Self::Latency { chance, add: Duration::from_nanos(add.0), on: on(&mut given)? }
+            }
+            "trim" => Self::Trim(trim_lie(&mut given)?),
+            "flush" if given.option::<String>("ignore")?.is_some() => Self::IgnoreFlush,
             "worn-out" => {
-                let block = options.take("block").map_or(Ok(1 << 20), |block| size(&block))?;
-                if block < 512 {
-                    return Err("a block has at least 512 bytes".to_owned());
-                }
-                Self::WornOut { share: probability(&options.need("share")?)?, block }
+                let (mut share, mut block) = (0.0, Bytes(1 << 20));
+                given.need("share", Setting::Fraction(&mut share, SHARE))?;
+                given.set("block", Setting::Size(&mut block, Bytes(512)..=Bytes(1 << 50), "512 bytes to 1PiB"))?;
+                Self::WornOut { share, block: block.0 }
             }
-            "read-only" => Self::ReadOnly { after: size(&options.need("after")?)? },
+            "read-only" => {
+                let mut after = Bytes::ZERO;
+                given.need("after", Setting::size(&mut after))?;
+                Self::ReadOnly { after: after.0 }
+            }
             _ => return Err(format!("'{text}' is not a fault; these are:\n{GRAMMAR}")),
         };
-        options.done()?;
+        given.end(&format!("fault {kind}"))?;
         Ok(fault)
     }
 }
 
 impl Fault {
-    fn error(on: RequestFilter, options: &mut FaultOptions) -> Result<Self, String> {
-        let when = match (options.take("p"), options.take("range")) {
-            (Some(p), None) => Trigger::Chance(probability(&p)?),
-            (None, Some(range)) => {
+    fn error(on: RequestFilter, given: &mut GivenSettings<'_>) -> Result<Self, String> {
+        let (mut p, mut after) = (0.0, 0_u64);
+        let when = match (given.set("p", Setting::Fraction(&mut p, SHARE))?, given.option::<String>("range")?) {
+            (true, None) => Trigger::Chance(p),
+            (false, Some(range)) => {
                 let (offset, len) = range.split_once('+').ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
                 let extent = Extent { offset: size(offset)?, len: size(len)? };
                 extent.offset.checked_add(extent.len).ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
@@ -181,7 +195,7 @@ impl Fault {
             }
             _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
         };
-        let after = options.take("after").map_or(Ok(0), |n| n.parse().map_err(|_| format!("after={n} is not a number")))?;
+        given.set("after", Setting::Number(&mut after, 0..=u64::MAX))?;
         Ok(Self::Error { on, when, after })
     }
 }
@@ -217,73 +231,29 @@ impl fmt::Display for Fault {
     }
 }
 
-/// `key=value` or `key`, separated by commas.
-struct FaultOptions(Vec<(String, String)>);
-
-impl FaultOptions {
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut found: Vec<(String, String)> = Vec::new();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            if found.iter().any(|(other, _)| other == key) {
-                return Err(format!("'{key}' is given twice"));
-            }
-            found.push((key.to_owned(), value.to_owned()));
-        }
-        Ok(Self(found))
-    }
-
-    fn take(&mut self, key: &str) -> Option<String> {
-        let index = self.0.iter().position(|(other, _)| other == key)?;
-        Some(self.0.remove(index).1)
-    }
-
-    fn need(&mut self, key: &str) -> Result<String, String> {
-        self.take(key).ok_or_else(|| format!("'{key}=' is missing"))
-    }
-
-    fn on(&mut self) -> Result<RequestFilter, String> {
-        let Some(name) = self.take("on") else { return Ok(RequestFilter::Any) };
-        let found = RequestFilter::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
-        found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
-    }
-
-    fn done(self) -> Result<(), String> {
-        match self.0.first() {
-            Some((key, _)) => Err(format!("'{key}' does not belong here; faults are\n{GRAMMAR}")),
-            None => Ok(()),
-        }
-    }
+fn on(given: &mut GivenSettings<'_>) -> Result<RequestFilter, String> {
+    let Some(name) = given.option::<String>("on")? else { return Ok(RequestFilter::Any) };
+    let found = RequestFilter::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
+    found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
 }
 
-fn trim_lie(options: &mut FaultOptions) -> Result<TrimLie, String> {
-    let mut found = Vec::new();
-    if options.take("ignore").is_some() {
-        found.push(TrimLie::Ignore);
+fn trim_lie(given: &mut GivenSettings<'_>) -> Result<TrimLie, String> {
+    let (mut ignore, mut stale, mut share) = (false, false, 0.5);
+    given.apply([("ignore", Setting::Flag(&mut ignore)), ("stale", Setting::Flag(&mut stale))])?;
+    let half = given.option::<String>("half")?;
+    if let Some(text) = half.as_ref().filter(|text| !text.is_empty()) {
+        Setting::Fraction(&mut share, SHARE).set(text)?;
     }
-    if let Some(share) = options.take("half") {
-        found.push(TrimLie::Half(if share.is_empty() { 0.5 } else { probability(&share)? }));
-    }
-    if options.take("stale").is_some() {
-        found.push(TrimLie::Stale);
-    }
-    if let Some(byte) = options.take("pattern") {
-        let parsed = byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16));
-        found.push(TrimLie::Pattern(parsed.map_err(|_| format!("pattern={byte} is not a byte such as 0xA5"))?));
-    }
-    match found.as_slice() {
-        [lie] => Ok(*lie),
+    let parsed = |byte: &str| byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16));
+    let wrong = |byte| move |_| format!("pattern={byte} is not a byte such as 0xA5");
+    let pattern = given.option::<String>("pattern")?.map(|byte| parsed(&byte).map_err(wrong(byte))).transpose()?;
+    match (ignore, half.is_some(), stale, pattern) {
+        (true, false, false, None) => Ok(TrimLie::Ignore),
+        (false, true, false, None) => Ok(TrimLie::Half(share)),
+        (false, false, true, None) => Ok(TrimLie::Stale),
+        (false, false, false, Some(byte)) => Ok(TrimLie::Pattern(byte)),
         _ => Err("trim takes one of ignore, half, stale, pattern=BYTE".to_owned()),
     }
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    let valid = |p: &f64| (0.0..=1.0).contains(p);
-    text.parse().ok().filter(valid).ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
-}
-
-fn positive(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is not a number from 1"))
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -320,17 +290,18 @@ mod tests {
     fn parse_of_wrong_fault_names_the_error() {
         for (text, expected) in [
             ("explode", "is not a fault"),
-            ("power-cut:at=0", "not a number from 1"),
+            ("power-cut:at=0", "power-cut:at: '0' is not a whole number from 1"),
             ("power-cut:at=1,within=2", "not both"),
             ("read-error", "takes p=P or range"),
-            ("read-error:p=2", "not a share"),
+            ("read-error:p=2", "read-error:p: '2' is not a number from 0 to 1"),
             ("read-error:p=0.1,p=0.2", "given twice"),
             ("read-error:range=5", "OFFSET+LENGTH"),
-            ("latency:p=0.1", "'add=' is missing"),
+            ("latency:p=0.1", "latency:add: is missing"),
             ("latency:p=0.1,add=5", "not a duration"),
             ("trim:ignore,stale", "one of"),
             ("trim:pattern=300", "not a byte"),
-            ("read-only:after=1MB,x=1", "does not belong here"),
+            ("read-only:after=1MB,x=1", "fault read-only has no setting 'x'; known settings: after"),
+            ("worn-out:share=0.1,block=1", "not from 512 bytes to 1PiB"),
             ("flush", "is not a fault"),
         ] {
             let error = text.parse::<Fault>().unwrap_err();

@@ -3,7 +3,6 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
-use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use crate::study::real::lock_drives;
@@ -234,7 +233,7 @@ fn on_model(request: &AgeRequest, context: &Context, mut workload: Age, name: &s
         starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
         &policy,
     );
-    let mut target = setup.make(&policy, &PolicyState::default(), &mut SilentWatcher)?;
+    let mut target = setup.make(&policy, &PolicyState::default())?;
     let fits = request.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();

@@ -28,7 +28,7 @@ use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
+use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
@@ -256,7 +256,7 @@ impl<'a> CrystalWatch<'a> {
     }
 }
 
-impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
+impl Observer for CrystalWatch<'_> {
     fn stopped(&self) -> bool {
         trimtab_linux::sys::interrupt::requested()
     }
@@ -271,7 +271,9 @@ impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
         }
         self.guard.as_mut().map_or(Ok(()), Guard::check)
     }
+}
 
+impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
     fn between(&mut self, _target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         if let Some(rounds) = &mut self.rounds {
             rounds.phase_ended(recorder);
@@ -281,7 +283,7 @@ impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
         }
         self.phases += 1;
         if let Some(name) = next {
-            self.bar.phase(name);
+            self.bar.begins(name);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::safety::{self, Workspace};
@@ -29,15 +29,15 @@ pub fn begin(
     path: &Path,
     what: &str,
     plan: &WorkloadPlan,
-) -> anyhow::Result<(Workspace, Observer)> {
+) -> anyhow::Result<(Workspace, EnvironmentRecorder)> {
     let workspace = safety::prepare(context, reserve, path, what, plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     Ok((workspace, observer))
 }
 
 /// Adds the mount's discard option to the header; returns true if it discards online.
-pub fn note_discard(header: &mut RunHeader, observer: &Observer) -> bool {
+pub fn note_discard(header: &mut RunHeader, observer: &EnvironmentRecorder) -> bool {
     let Some(discard) = observer.place().mount.as_ref().map(DiscardOption::of) else { return false };
     header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
     discard.is_on()

@@ -2,7 +2,6 @@
 
 use super::finish::{self, ProgressWatch};
 use crate::drives;
-use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -87,7 +86,7 @@ pub fn run<W: FileWorkload>(
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, &header.target_label, header.seed)?;
     let header = under(header, &policy);
-    let mut target = setup.make(&policy, &PolicyState::default(), &mut SilentWatcher)?;
+    let mut target = setup.make(&policy, &PolicyState::default())?;
     let mut watch = ProgressWatch::new(context, &header.workload, &workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
     let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };

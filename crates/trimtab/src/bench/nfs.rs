@@ -11,7 +11,7 @@ use std::time::Instant;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::runner::nfs::{LoadLevel, NfsStreams};
@@ -21,7 +21,7 @@ use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::data_cost;
 use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
+use trimtab_sim::runner::{Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::nfs::{self, NfsStream, RequestedLoad};
@@ -225,7 +225,7 @@ impl<'a> Sweep<'a> {
         lanes.run(&load, &mut self.watch)
     }
 
-    fn assemble(self, header: RunHeader, observer: Option<Observer>, outcome: RunOutcome) -> (Run, RunEnd) {
+    fn assemble(self, header: RunHeader, observer: Option<EnvironmentRecorder>, outcome: RunOutcome) -> (Run, RunEnd) {
         let (mut run, end) = finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
         run.warnings.push(Warning::new(
             "nfs.emulation",
@@ -264,7 +264,7 @@ struct NfsWatch {
     done: u64,
 }
 
-impl<T> Events<T> for NfsWatch {
+impl Observer for NfsWatch {
     fn stopped(&self) -> bool {
         trimtab_linux::sys::interrupt::requested()
     }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::runner::together;
 use trimtab_linux::session::safety::Workspace;
@@ -70,7 +70,7 @@ impl PostmarkJob<'_> {
         &self,
         mut streams: Vec<(RepeatedPostmark, T)>,
         header: RunHeader,
-        observer: Option<Observer>,
+        observer: Option<EnvironmentRecorder>,
         mut watch: ProgressWatch,
     ) -> (Run, RunEnd) {
         let outcome: RunOutcome = together::run(&mut streams, &mut watch);

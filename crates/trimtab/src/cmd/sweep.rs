@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::grouped;
-use trimtab_drive::usage::{UsageError, nearest};
+use trimtab_drive::usage::{UsageError, suggest};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_study::sweep::filter::Filter;
@@ -281,10 +281,7 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
         args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))
     {
         let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
-        let near = nearest(unknown, &names);
-        return Err(error
-            .hint(near.map_or_else(|| "'trimtab sweep export DIR' writes all columns".to_owned(), |near| format!("did you mean '{near}'?")))
-            .into());
+        return Err(error.hint(suggest(unknown, "columns", &names)).into());
     }
     let filter = filter(&directory, &args.conditions)?;
     let page = report::html::render(&document(&directory.plan, &rows, &filter, &args.figures));

@@ -61,7 +61,7 @@ impl FromStr for TrimSource {
         if text == "recorded" {
             return Ok(Self(None));
         }
-        text.parse().map(|policy| Self(Some(policy))).map_err(|error: trimtab_sim::policy::ParsePolicyError| error.to_string())
+        Ok(Self(Some(text.parse::<PolicySpec>()?)))
     }
 }
 

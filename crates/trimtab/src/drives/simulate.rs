@@ -5,34 +5,23 @@ pub mod traced;
 use crate::store::recipe::starts_now;
 use traced::TraceInput;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_linux::sys::interrupt;
 use trimtab_sim::run::{Run, TargetKind};
-use trimtab_sim::runner::RunEnd;
-pub use trimtab_sim::simulate::{Addresses, Amount, Watcher, loops};
+use trimtab_sim::runner::{Observer, RunEnd};
+pub use trimtab_sim::simulate::{Addresses, Amount, loops};
 
 /// What to simulate.
 pub type DriveSimulationPlan = trimtab_sim::simulate::SimulationPlan<TraceInput>;
 /// A workload.
 pub type DriveLoad = trimtab_sim::simulate::SimulationLoad<TraceInput>;
 
-/// A watcher without progress; signals end the run.
-#[derive(Clone, Copy, Debug)]
-pub struct SilentWatcher;
-
-impl Watcher for SilentWatcher {
-    fn stopped(&self) -> bool {
-        interrupt::requested()
-    }
-}
-
 /// Runs `plan` on a new drive of `spec`. An interrupted run contains the part until then.
 ///
 /// # Errors
 /// Settings are invalid for this drive; a trace cannot be read.
-pub fn run(spec: &DriveSpec, label: &str, plan: &DriveSimulationPlan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, RunEnd)> {
+pub fn run(spec: &DriveSpec, label: &str, plan: &DriveSimulationPlan, observer: &mut dyn Observer) -> anyhow::Result<(Run, RunEnd)> {
     // The run starts here.
     let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
-    let mut simulated = trimtab_sim::simulate::run(spec, plan, watcher)?;
+    let mut simulated = trimtab_sim::simulate::run(spec, plan, observer)?;
     header.settings = std::mem::take(&mut simulated.settings);
     (header.policy, header.policy_settings) = std::mem::take(&mut simulated.policy);
     let end = simulated.end.clone();

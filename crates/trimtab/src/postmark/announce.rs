@@ -3,8 +3,8 @@
 use super::classic::Stamps;
 use std::cell::RefCell;
 use std::io::{self, Write};
-use trimtab_sim::runner::Events;
 use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{Events, Observer};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::postmark::{Postmark, phase};
 use trimtab_sim::workload::{FileStep, FileWorkload, WorkloadPlan};
@@ -97,11 +97,13 @@ const LABELS: [(&str, &str); 5] = [
     (phase::REMOVE_DIRS, "Deleting subdirectories..."),
 ];
 
-impl<T: ?Sized> Events<T> for &Announcer<'_> {
+impl Observer for &Announcer<'_> {
     fn stopped(&self) -> bool {
         trimtab_linux::sys::interrupt::requested()
     }
+}
 
+impl<T: ?Sized> Events<T> for &Announcer<'_> {
     fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         let _ = self.0.borrow_mut().begin(next);
         Ok(())

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::{ClosedPipeGuard, Context};
 use trimtab_linux::session::safety::consent;
 use trimtab_linux::sys::interrupt::InterruptError;
@@ -78,7 +78,7 @@ pub fn dir_options(settings: &PostmarkSettings) -> DirOptions {
 /// Runs PostMark in the user's directories; with `observe`, the machine and its other activity
 /// are recorded.
 pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut dyn Write) -> anyhow::Result<PostmarkRunRecord> {
-    let observer = observe.then(|| Observer::start(config.first_location())).transpose();
+    let observer = observe.then(|| EnvironmentRecorder::start(config.first_location())).transpose();
     let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;

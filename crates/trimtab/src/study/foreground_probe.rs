@@ -15,7 +15,7 @@ use trimtab_linux::target::mounted::MountedDir;
 use trimtab_sim::op::Payload;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::recorder::{Recorder, RunRecording};
-use trimtab_sim::runner::{Events, RunEnd, RunProgress, files};
+use trimtab_sim::runner::{Events, Observer, RunEnd, RunProgress, files};
 use trimtab_sim::target::TrimTarget as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
@@ -142,7 +142,7 @@ impl<E> ForegroundEvents<'_, E> {
     }
 }
 
-impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
+impl<E: Observer> Observer for ForegroundEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.inner.stopped()
     }
@@ -150,7 +150,9 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.inner.progress(progress)
     }
+}
 
+impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
     fn between(&mut self, target: &mut MountedDir, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         match next {
             Some(tree::DELETE) => {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::host::{Observer, Place, environment};
+use trimtab_linux::host::{EnvironmentRecorder, Place, environment};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::ProgressPart;
 use trimtab_linux::session::directories::run_directory;
@@ -362,7 +362,7 @@ impl Rig for RealRig<'_> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
-        let observer = Observer::start(&self.path).with_context(|| format!("cannot access {}", self.path.display()))?;
+        let observer = EnvironmentRecorder::start(&self.path).with_context(|| format!("cannot access {}", self.path.display()))?;
         self.workspace.require_on(observer.place().mount.as_ref())?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;

@@ -5,21 +5,20 @@ use super::checkpoint::{self, Checkpoints};
 use super::snapshot_cache::SnapshotCache;
 use crate::drives::crew;
 use crate::drives::memory::MemoryBudget;
-use crate::drives::simulate::SilentWatcher;
 use crate::store::recipe;
 use anyhow::anyhow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{ProgressPart, Tally};
+use trimtab_linux::output::progress::{Progress, ProgressPart, ProgressUnit};
+use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::cells::{Question, StudyCell, StudyExtent};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
@@ -86,7 +85,7 @@ fn no_assumptions(reason: String) -> OmittedPart {
 pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Result<Vec<Study>> {
     let under_way: Vec<RunningStudy<'_>> = all.into_iter().map(RunningStudy::new).collect();
     let tasks = in_order(&under_way);
-    let bar = Tally::new(context, "runs", tasks.len() as u64);
+    let bar = Progress::new(context, "runs", ProgressUnit::Items, tasks.len() as u64);
     let budget = MemoryBudget::of_this_machine();
     let snapshots = SnapshotCache::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
     let tasks = Mutex::new(tasks);
@@ -102,7 +101,7 @@ pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Resul
             TaskKind::Visit(nth) => study.visit(context, nth, &snapshots)?,
             TaskKind::Trial(at) => study.try_out(at, &snapshots),
         }
-        bar.count();
+        bar.advance(1);
         Ok(())
     })?;
     drop(bar);
@@ -209,8 +208,8 @@ impl<'a> RunningStudy<'a> {
         }
         let cell = &self.cells[at];
         let _underway = context.doing.begin(&cell.title());
-        let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
-        let reason = match cell.run_from(&mut beginning, &mut SilentWatcher) {
+        let mut beginning = |setup: &Setup| snapshots.take(setup, || setup.in_use());
+        let reason = match cell.run_from(&mut beginning, &mut SilentObserver) {
             Ok((mut run, RunEnd::Complete)) => {
                 stamp(&mut run, cell.setup());
                 for at in all() {
@@ -287,10 +286,10 @@ fn stamp(run: &mut Run, setup: &Setup) {
 
 /// The runs of a small study; `None` if the user interrupted.
 fn small_study(cells: &[StudyCell], snapshots: &SnapshotCache) -> anyhow::Result<Option<Vec<Run>>> {
-    let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
+    let mut beginning = |setup: &Setup| snapshots.take(setup, || setup.in_use());
     let mut run = |cell: &StudyCell| match interrupt::requested() {
         true => Ok(None),
-        false => match cell.run_from(&mut beginning, &mut SilentWatcher)? {
+        false => match cell.run_from(&mut beginning, &mut SilentObserver)? {
             (run, RunEnd::Complete) => Ok(Some(run)),
             _ => Ok(None),
         },

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use trimtab_drive::units::Bytes;
-use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::cells::StudyCell;
 use trimtab_study::study::modelled::{Setup, UsedVolume};
 use trimtab_study::study::problem::StudyError;
@@ -36,19 +35,20 @@ impl SnapshotCache {
         Self { known, memory }
     }
 
-    /// The filled filesystem for a run. The first caller builds it; concurrent callers wait.
+    /// The filled filesystem for a run. The first caller builds it with `make`; concurrent callers
+    /// wait.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be built.
-    pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<UsedVolume, StudyError> {
+    pub fn take(&self, setup: &Setup, make: impl FnOnce() -> Result<UsedVolume, StudyError>) -> Result<UsedVolume, StudyError> {
         let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
-        let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return setup.in_use(watcher) };
+        let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return make() };
         // A thread that panicked here built nothing.
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.left = slot.left.saturating_sub(1);
         let made = match slot.made.take() {
             Some(made) => made,
-            None => setup.in_use(watcher)?,
+            None => make()?,
         };
         if slot.left > 0 {
             slot.made = Some(made.clone());
@@ -62,9 +62,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use trimtab_drive::data::DataClass;
-    use trimtab_drive::model::{self, Model};
     use trimtab_drive::shipped;
-    use trimtab_drive::spec::{DriveSpec, SpecError};
     use trimtab_sim::policy::PolicySpec;
     use trimtab_sim::workload::tree::TreeList;
     use trimtab_study::study::cells;
@@ -72,20 +70,6 @@ mod tests {
     use trimtab_study::study::used::FreeExtentLengths;
     use trimtab_study::sweep::Value;
     use trimtab_study::sweep::settings::changed_drive;
-
-    /// Counts the drives that are built.
-    struct Counting(u32);
-
-    impl Watcher for Counting {
-        fn stopped(&self) -> bool {
-            false
-        }
-
-        fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-            self.0 += 1;
-            model::build(spec, seed)
-        }
-    }
 
     #[test]
     fn run_from_snapshot_equals_run_without() {
@@ -98,13 +82,18 @@ mod tests {
         let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies, None);
         assert_eq!(all.len(), PolicySpec::NAMES.len());
         for (memory, drives) in [(Bytes(1 << 40), 1), (Bytes(1 << 20), all.len() as u32)] {
-            let (shared, mut watcher) = (SnapshotCache::of(all.iter(), memory), Counting(0));
+            let (shared, mut built) = (SnapshotCache::of(all.iter(), memory), 0);
             for cell in &all {
-                let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| shared.take(setup, watcher);
-                let (run, _) = cell.run_from(&mut beginning, &mut watcher).unwrap();
+                let mut beginning = |setup: &Setup| {
+                    shared.take(setup, || {
+                        built += 1;
+                        setup.in_use()
+                    })
+                };
+                let (run, _) = cell.run_from(&mut beginning, &mut ()).unwrap();
                 assert!(run == cell.run(&mut ()).unwrap().0, "{}", cell.title());
             }
-            assert_eq!(watcher.0, drives, "a machine with {memory}");
+            assert_eq!(built, drives, "a machine with {memory}");
         }
     }
 }

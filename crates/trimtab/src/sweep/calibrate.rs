@@ -3,10 +3,9 @@
 use super::ValidatedPlan;
 use crate::drives::simulate::traced::TraceInput;
 use std::time::{Duration, Instant};
-use trimtab_drive::units::Bytes;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::runner::RunEnd;
-use trimtab_sim::simulate::Watcher;
+use trimtab_sim::runner::{Observer, RunEnd, RunProgress};
+use trimtab_sim::target::TargetResult;
 use trimtab_study::sweep::{SweepCell, SweepCellWork};
 
 /// Trial cells, spread over the plan.
@@ -36,13 +35,14 @@ struct Stopwatch {
     now: Option<(Duration, u64)>,
 }
 
-impl Watcher for Stopwatch {
-    fn written(&mut self, bytes: Bytes) {
-        let said = Some((self.began.elapsed(), bytes.0));
+impl Observer for Stopwatch {
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        let said = Some((self.began.elapsed(), progress.written.0));
         if self.began.elapsed() < self.patience / 2 || self.half.is_none() {
             self.half = said;
         }
         self.now = said;
+        Ok(())
     }
 
     fn stopped(&self) -> bool {

@@ -6,7 +6,6 @@ use super::directory::{Directory, Shard};
 use super::journal::SweepJournal;
 use crate::drives::crew;
 use crate::drives::memory::MemoryBudget;
-use crate::drives::simulate::SilentWatcher;
 use crate::drives::simulate::traced::TraceInput;
 use anyhow::Context as _;
 use std::any::Any;
@@ -16,7 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Tally;
+use trimtab_linux::output::progress::{Progress, ProgressUnit};
+use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::RunEnd;
 use trimtab_study::sweep::table::{CellOutcome, SweepRow, outcome};
@@ -53,7 +53,7 @@ pub fn run(context: &Context, checked: &ValidatedPlan, directory: &Directory, as
     let there: BTreeSet<u64> = rows.iter().map(|row| row.cell).collect();
     let cells: Vec<u64> = asked.shard.cells(directory.about.cells).collect();
     let todo: Vec<u64> = cells.iter().copied().filter(|cell| !there.contains(cell)).collect();
-    let bar = Tally::new(context, "cells", todo.len() as u64);
+    let bar = Progress::new(context, "cells", ProgressUnit::Items, todo.len() as u64);
     let crew = CellRunner {
         context,
         checked,
@@ -86,7 +86,7 @@ struct CellRunner<'a> {
     found: &'a BTreeMap<String, CellOutcome>,
     budget: MemoryBudget,
     books: Mutex<SweepQueue<'a>>,
-    bar: Tally,
+    bar: Progress,
 }
 
 impl<'a> CellRunner<'a> {
@@ -115,7 +115,7 @@ impl<'a> CellRunner<'a> {
         books.journal.put(&SweepRow { cell: number, id, outcome }).context("cannot store a finished cell")?;
         *(if fresh { &mut books.done.run } else { &mut books.done.found }) += 1;
         drop(books);
-        self.bar.count();
+        self.bar.advance(1);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl<'a> CellRunner<'a> {
             return None;
         };
         let _underway = self.context.doing.begin(&format!("cell {number}"));
-        match catch_unwind(AssertUnwindSafe(|| cell.run(&mut SilentWatcher))) {
+        match catch_unwind(AssertUnwindSafe(|| cell.run(&mut SilentObserver))) {
             Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
             Ok(Ok((_, RunEnd::Failed(error)))) => Some(CellOutcome::Failed(error.to_string())),
             Ok(Ok((_, RunEnd::Interrupted))) => None,

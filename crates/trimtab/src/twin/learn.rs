@@ -27,10 +27,10 @@ use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_linux::target::block::device::DestroyConsent;
+use trimtab_study::learn::Budget;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
-use trimtab_study::learn::{Budget, Observation, Observer};
 
 /// A twin to learn.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<Exit
         None => twins::file(context, &name)?,
     };
     file::check(&output, request.replace)?;
-    let mut watching = LearnProgress(Progress::new(context, "learn", ProgressUnit::Items, 0));
+    let mut watching = Progress::new(context, "learn", ProgressUnit::Items, 0);
     let (measured, kept) = match of {
         LearnSubject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.0);
@@ -149,28 +149,6 @@ impl CandidateEvaluator for ParallelEvaluator {
 /// "1 figure", "12 figures".
 fn figures(count: usize) -> String {
     format!("{count} figure{}", if count == 1 { "" } else { "s" })
-}
-
-/// Shows the progress.
-struct LearnProgress(Progress);
-
-impl Observer for LearnProgress {
-    fn tried(&mut self, candidates: u32) {
-        self.0.phase("candidate drives");
-        self.0.say(Vec::new);
-        self.0.set(candidates.into());
-    }
-
-    fn probed(&mut self, name: &str, found: &[Observation]) {
-        self.0.phase(name);
-        if !found.is_empty() {
-            self.0.say(|| vec![figures(found.len())]);
-        }
-    }
-
-    fn stopped(&self) -> bool {
-        interrupt::requested()
-    }
 }
 
 fn say(twin: &Twin, measured: &LearnMeasurements, fitted: &FitResult, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {

@@ -250,7 +250,7 @@ fn what_is_wrong_is_said_before_anything_runs() {
         (String::new(), "a plan without axes"),
         (
             format!("{BASE}[axes]\nworkload.queue_dept = [1]\n"),
-            "line 9: workload.queue_dept: workload random has no parameter 'queue_dept'; did you mean 'queue_depth'?",
+            "line 9: workload.queue_dept: workload random has no setting 'queue_dept'; did you mean 'queue_depth'?",
         ),
         (format!("{BASE}[axes]\nworkload.fill_percent = [nan]\n"), "line 9: workload.fill_percent: nan is not a usable number"),
         (

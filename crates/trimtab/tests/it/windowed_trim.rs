@@ -422,7 +422,7 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
     };
     for policy in ["foo", "onlin", "none", "batched"] {
         let said = hint(policy, 2);
-        assert!(said.contains("use now, or idle with settings") && !said.contains("policies are"), "{said}");
+        assert!(said.contains("use now, or idle with settings") && !said.contains("known policies"), "{said}");
         assert!(!said.contains("did you mean"), "{said}");
     }
     assert!(!hint("idle:x=5", 2).contains("use now"), "idle was named");

@@ -5,7 +5,7 @@ use super::spec::{Configuration, ModelledFigures, PublishedData};
 use trimtab::drives::Drive;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::session::runner::SilentEvents;
+use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::op::Payload;
@@ -30,7 +30,7 @@ fn blocks(
     depth: u32,
 ) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
-    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentEvents).complete()?;
+    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentObserver).complete()?;
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
@@ -46,7 +46,7 @@ pub fn ageing(plan: &PublishedData, configuration: &Configuration, drive: &Drive
     target.sync()?;
     let new = random_writes(&mut target, seed)?;
     let settings = AgeSettings { total: Bytes(total as u64), rounds: rounds as u32, seed };
-    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut SilentEvents).complete()?;
+    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut SilentObserver).complete()?;
     let used = random_writes(&mut target, seed)?;
     target.trim_all()?;
     let trimmed = random_writes(&mut target, seed)?;

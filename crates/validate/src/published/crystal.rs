@@ -7,6 +7,7 @@ use trimtab::drives::simulate::{self, Amount, DriveLoad};
 use trimtab::drives::{Drive, crew};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
+use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::analysis::change_points::{ChangePoint, ChangePointOptions, change_points};
 use trimtab_sim::policy::PolicySpec;
@@ -105,7 +106,7 @@ impl Variant {
             trim: Some(self.trim),
             seed,
         };
-        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut simulate::SilentWatcher)?;
+        let (run, end) = simulate::run(&drive.spec, label, &plan, &mut SilentObserver)?;
         if end == RunEnd::Complete { Ok(PublishedRounds(run)) } else { Err(InterruptError.into()) }
     }
 }

@@ -8,7 +8,7 @@ use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::session::runner::SilentEvents;
+use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::Phase;
@@ -60,7 +60,7 @@ pub fn online(published: &toml::Table) -> bool {
 }
 
 fn phases(job: &Job, target: &mut PublishedTarget) -> anyhow::Result<Vec<Phase>> {
-    let recorded = job.run(target, &mut SilentEvents).complete()?;
+    let recorded = job.run(target, &mut SilentObserver).complete()?;
     if interrupt::requested() {
         return Err(trimtab_linux::sys::interrupt::InterruptError.into());
     }

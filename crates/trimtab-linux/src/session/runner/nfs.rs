@@ -10,7 +10,7 @@ use trimtab_drive::OpKind;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
+use trimtab_sim::runner::{Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::nfs::{self, NfsStream};
 
@@ -66,7 +66,7 @@ impl<T: NfsTarget + Send> NfsStreams<T> {
     }
 
     /// Creates the files of all streams and syncs them, in a phase named `prepare`.
-    pub fn prepare<E: Events<T>>(&mut self, events: &mut E) -> TargetResult<RunEnd> {
+    pub fn prepare<E: Observer>(&mut self, events: &mut E) -> TargetResult<RunEnd> {
         self.phase("prepare", events, |lane, shared, _| {
             let (target, recorder) = (&mut lane.target, &mut lane.recorder);
             let mut last = target.now();
@@ -84,7 +84,7 @@ impl<T: NfsTarget + Send> NfsStreams<T> {
     }
 
     /// Runs one load. Returns how it ended, and the throughput in operations per second.
-    pub fn run<E: Events<T>>(&mut self, load: &LoadLevel, events: &mut E) -> TargetResult<(RunEnd, f64)> {
+    pub fn run<E: Observer>(&mut self, load: &LoadLevel, events: &mut E) -> TargetResult<(RunEnd, f64)> {
         self.loads += 1;
         let purpose = format!("nfs-arrivals-{}", self.loads);
         let (seed, streams) = (self.seed, self.lanes.len() as f64);
@@ -99,7 +99,7 @@ impl<T: NfsTarget + Send> NfsStreams<T> {
     /// Runs `work` on all streams concurrently, while this thread reports progress.
     fn phase<E, W>(&mut self, name: &str, events: &mut E, work: W) -> TargetResult<RunEnd>
     where
-        E: Events<T>,
+        E: Observer,
         W: Fn(&mut Lane<T>, &NfsPhaseState, usize) -> TargetResult + Sync,
     {
         let shared = NfsPhaseState {
@@ -180,7 +180,7 @@ impl NfsPhaseState {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn watch<T, E: Events<T>>(&self, phase: &str, running: &AtomicU64, events: &mut E) -> TargetResult {
+    fn watch<E: Observer>(&self, phase: &str, running: &AtomicU64, events: &mut E) -> TargetResult {
         while running.load(Ordering::Acquire) > 0 {
             std::thread::sleep(PROGRESS_EVERY);
             let progress = RunProgress {
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_phase_ends_when_the_watcher_wants_it_to() {
         struct Enough;
-        impl Events<NullFiles> for Enough {
+        impl Observer for Enough {
             fn stopped(&self) -> bool {
                 false
             }

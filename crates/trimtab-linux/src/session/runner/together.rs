@@ -1,13 +1,13 @@
 //! Runs independent streams concurrently, each in a thread. Phases start together, and the
 //! results are combined.
 
-use super::SilentEvents;
+use super::SilentObserver;
 use std::sync::{Condvar, Mutex, PoisonError};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Latency, Phase, Series};
 use trimtab_sim::runner::files;
 use trimtab_sim::runner::recorder::{Recorder, RunRecording};
-use trimtab_sim::runner::{Events, RunEnd, RunOutcome, RunProgress};
+use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{FileTarget, TargetError, TargetResult};
 use trimtab_sim::workload::FileWorkload;
 
@@ -32,7 +32,7 @@ where
     }
     let outcomes = std::thread::scope(|scope| {
         let threads: Vec<_> =
-            others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut SilentEvents))).collect();
+            others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut SilentObserver))).collect();
         let mut outcomes = vec![gate.run(workload, target, events)];
         // Propagate the panic of a stream, after the gate has let the other streams end.
         outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
@@ -117,7 +117,7 @@ struct GatedEvents<'a, E: ?Sized> {
     events: &'a mut E,
 }
 
-impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
+impl<E: Observer + ?Sized> Observer for GatedEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.events.stopped()
     }
@@ -130,7 +130,9 @@ impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
     fn begins(&mut self, phase: &str) {
         self.events.begins(phase);
     }
+}
 
+impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
     fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
         self.gate.meet()?;
         self.events.between(target, recorder, next)?;
@@ -300,11 +302,12 @@ mod tests {
     fn streams_add_up_phase_by_phase() {
         #[derive(Default)]
         struct Between(Vec<bool>);
-        impl Events<Failing> for Between {
+        impl Observer for Between {
             fn stopped(&self) -> bool {
                 false
             }
-
+        }
+        impl Events<Failing> for Between {
             fn between(&mut self, _: &mut Failing, _: &mut Recorder, next: Option<&str>) -> TargetResult {
                 self.0.push(next.is_some());
                 Ok(())

@@ -2,9 +2,8 @@
 
 use super::VolumeSpec;
 use crate::run::Field;
-use crate::setting::{ABOVE_0, NamedSetting, Setting};
+use crate::setting::{ABOVE_0, GivenSettings, NamedSetting, Setting, SettingError};
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 impl VolumeSpec {
@@ -49,12 +48,6 @@ impl VolumeSpec {
         ]
     }
 
-    /// Names of the settings, as in [`VolumeSpec::fields`] without `volume.`.
-    #[must_use]
-    pub fn setting_names() -> Vec<&'static str> {
-        Self::ext4().settings().into_iter().map(|(name, _)| name).collect()
-    }
-
     /// All settings of the volume, for reports and the store.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
@@ -63,14 +56,13 @@ impl VolumeSpec {
         core::iter::once(Field::new("volume.name", self.name)).chain(settings).collect()
     }
 
-    /// Changes one setting. Consistency is checked when a volume is created.
+    /// Changes settings. Consistency is checked when a volume is created.
     ///
     /// # Errors
     /// Unknown key, or an invalid value with a description of valid ones.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let setting = self.settings().into_iter().find(|(name, _)| *name == key);
-        let (_, setting) = setting.ok_or_else(|| format!("a volume has no setting '{key}'"))?;
-        if value.is_empty() { Err(format!("volume setting '{key}' has no value")) } else { setting.set(value) }
+    pub fn set(&mut self, mut given: GivenSettings<'_>) -> Result<(), SettingError> {
+        given.apply(self.settings())?;
+        given.end("a volume")
     }
 }
 
@@ -86,12 +78,8 @@ mod tests {
             for to in &all {
                 let mut made = to.clone();
                 let fields = from.fields();
-                let keys: Vec<&str> =
-                    fields.iter().filter_map(|field| field.key.strip_prefix("volume.")).filter(|k| *k != "name").collect();
-                assert_eq!(keys, VolumeSpec::setting_names());
-                for (key, field) in keys.iter().zip(fields.iter().filter(|field| field.key != "volume.name")) {
-                    made.set(key, &field.value).unwrap_or_else(|why| panic!("{key} = {}: {why}", field.value));
-                }
+                let pairs = fields.iter().filter_map(|field| Some((field.key.strip_prefix("volume.")?, field.value.clone())));
+                made.set(GivenSettings::new("", pairs.filter(|(key, _)| *key != "name"))).unwrap();
                 made.name = from.name;
                 assert_eq!(&made, from);
             }
@@ -100,16 +88,13 @@ mod tests {
 
     #[test]
     fn set_rejects_invalid_values() {
-        for (key, value) in [
-            ("atime", "sometimes"),
-            ("dirty-limit", "0%"),
-            ("memory", "much"),
-            ("write-cache", "maybe"),
-            ("write-cache", ""),
-            ("queue-depth", "0"),
-        ] {
-            assert!(VolumeSpec::ext4().set(key, value).is_err(), "{key}");
+        for (key, value) in
+            [("atime", "sometimes"), ("dirty-limit", "0%"), ("memory", "much"), ("write-cache", "maybe"), ("queue-depth", "0")]
+        {
+            let error = VolumeSpec::ext4().set(GivenSettings::new("volume.", [(key, value.into())])).unwrap_err();
+            assert_eq!(error.key.unwrap(), format!("volume.{key}"));
         }
-        assert!(VolumeSpec::ext4().set("atme", "noatime").unwrap_err().contains("no setting 'atme'"));
+        let error = VolumeSpec::ext4().set(GivenSettings::new("volume.", [("atme", "noatime".into())])).unwrap_err();
+        assert_eq!(error.text, "a volume has no setting 'atme'; did you mean 'atime'?");
     }
 }

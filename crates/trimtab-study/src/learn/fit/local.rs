@@ -5,6 +5,7 @@ use super::{Observation, Problem};
 use crate::learn::candidate::{Candidate, NUMBERS, OF_SMALL_PROBES};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_sim::runner::RunProgress;
 
 /// Limit of a residual's logarithm, a factor of two, so that no single figure decides the fit.
 const RESIDUAL_MAX: f64 = 0.7;
@@ -48,7 +49,8 @@ impl Problem<'_> {
         let space = self.space;
         let all = self.trials.tries.all(&candidates, &|candidate| space.show(candidate));
         self.trials.tried += candidates.len() as u32;
-        self.trials.observer.tried(self.trials.tried);
+        let progress = RunProgress { phase: "candidate drives", ops: self.trials.tried.into(), ..RunProgress::default() };
+        self.trials.observer.progress(progress).ok()?;
         let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
             let shown = shown.filter(|shown| shown.len() == self.found.observations.len())?;
             let cost = self.cost(&candidate, &shown);

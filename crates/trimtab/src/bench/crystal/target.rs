@@ -9,7 +9,7 @@ use std::path::Path;
 use trimtab_drive::model::{self, Model};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{Guard, Workspace, consent};
@@ -37,7 +37,7 @@ pub enum CrystalTarget {
         /// Its directory, if this program created it.
         workspace: Option<Workspace>,
         /// Observes the machine during the run.
-        observer: Box<Observer>,
+        observer: Box<EnvironmentRecorder>,
         /// Warnings found so far about distorted figures.
         found: Vec<Warning>,
     },
@@ -201,7 +201,7 @@ impl CrystalTarget {
 
     /// Closes the target; returns the observer, and the directory, which is removed after the run
     /// is stored.
-    pub fn close(self) -> (Option<Observer>, Option<Workspace>) {
+    pub fn close(self) -> (Option<EnvironmentRecorder>, Option<Workspace>) {
         match self {
             Self::Real { workspace, observer, .. } => (Some(*observer), workspace),
             _ => (None, None),
@@ -244,7 +244,7 @@ impl Opening<'_> {
 
     /// A user's file or device, after consent to overwrite it. Without a claim, it is only read.
     fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<CrystalTarget> {
-        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+        let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
         if self.settings.writes {
             let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
             consent::to_destroy(self.context, &what(self.workload), path, self.workload.plan().written, drive)?;

@@ -3,7 +3,7 @@
 use crate::cmd::options::{ReadingArgs, TimingArgs, one_of};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
-use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan, Watcher};
+use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, Drive, crew};
 use crate::report;
 use crate::store;
@@ -13,7 +13,6 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Mutex;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
@@ -25,9 +24,10 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
-use trimtab_sim::runner::RunEnd;
+use trimtab_sim::runner::{Observer, RunEnd, RunProgress};
 use trimtab_sim::simulate::few;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 use trimtab_vssd::trace::timing::{self, Timing};
 
 /// Arguments of `trimtab drive simulate`.
@@ -142,46 +142,13 @@ impl FromStr for WorkloadSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
-        let pattern = match (name, rest) {
-            ("sequential", "") => Pattern::Sequential,
-            ("random", "") => Pattern::Uniform,
-            ("hot-cold", "") => Pattern::HotCold { space: 0.2, ops: 0.8 },
-            ("hot-cold", rest) => {
-                let (space, ops) = rest.split_once('/').ok_or("write hot-cold:SPACE/OPERATIONS, such as hot-cold:0.2/0.8")?;
-                Pattern::HotCold { space: number(space)?, ops: number(ops)? }
-            }
-            ("zipf", "") => Pattern::Zipf { theta: 0.99 },
-            ("zipf", rest) => Pattern::Zipf { theta: number(rest)? },
-            ("crystal", rest) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Crystal(rest.parse()?) }),
+        let kind = match text.split_once(':').unwrap_or((text, "")) {
+            ("crystal", rest) => WorkloadKind::Crystal(rest.parse()?),
             ("trace", "") => return Err("write trace:FILE".to_owned()),
-            ("trace", path) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Trace(path.into()) }),
-            _ => {
-                let known = "sequential, random, hot-cold, zipf, crystal and trace:FILE";
-                return Err(format!("unknown workload '{text}'; use {known}"));
-            }
+            ("trace", path) => WorkloadKind::Trace(path.into()),
+            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal", "trace:FILE"])?),
         };
-        Ok(Self { text: text.to_owned(), kind: WorkloadKind::Addresses(pattern) })
-    }
-}
-
-#[derive(Debug, Clone)]
-struct RequestSizes(Vec<(u32, u32)>);
-
-impl FromStr for RequestSizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let one = |part: &str| {
-            let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let size: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
-            let size =
-                u32::try_from(size.0).ok().filter(|size| *size > 0).ok_or_else(|| format!("{size} is not a valid operation size"))?;
-            let weight: u32 = weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?;
-            Ok((size, weight))
-        };
-        text.split(',').map(one).collect::<Result<_, String>>().map(Self)
+        Ok(Self { text: text.to_owned(), kind })
     }
 }
 
@@ -222,9 +189,9 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
         }
     }
     let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
-    let bar = Mutex::new(SimulationProgress { bar: Progress::new(context, "simulate", ProgressUnit::Bytes, total), written: 0 });
+    let bar = Progress::new(context, "simulate", ProgressUnit::Bytes, total);
     let results: Vec<anyhow::Result<(Run, RunEnd)>> =
-        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { shared: &bar, last: 0 }));
+        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { bar: &bar, last: 0 }));
     drop(bar);
     let mut runs = Vec::new();
     let mut end = RunEnd::Complete;
@@ -283,33 +250,21 @@ fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
     })
 }
 
-struct SimulationProgress {
-    bar: Progress,
-    written: u64,
-}
-
+/// Adds the progress of one of several threads.
 struct Reporter<'a> {
-    shared: &'a Mutex<SimulationProgress>,
+    bar: &'a Progress,
     last: u64,
 }
 
-impl Watcher for Reporter<'_> {
+impl Observer for Reporter<'_> {
     fn stopped(&self) -> bool {
-        interrupt::requested()
+        self.bar.stopped()
     }
 
-    fn written(&mut self, bytes: Bytes) {
-        /// Threads update the progress bar once per this many bytes.
-        const STEP: u64 = 1 << 26;
-        if bytes.0 < self.last + STEP {
-            return;
-        }
-        if let Ok(mut shared) = self.shared.lock() {
-            shared.written += bytes.0 - self.last;
-            let written = shared.written;
-            shared.bar.set(written);
-        }
-        self.last = bytes.0;
+    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
+        self.bar.advance(progress.written.0 - self.last);
+        self.last = progress.written.0;
+        Ok(())
     }
 }
 
@@ -343,7 +298,7 @@ mod tests {
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
         assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
         assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
-        assert!(kind("rondom").unwrap_err().contains("use sequential"));
+        assert!(kind("rondom").unwrap_err().ends_with("did you mean 'random'?"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
         assert_eq!("4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
         for wrong in ["", "0", "4KiB:x", "8TB"] {

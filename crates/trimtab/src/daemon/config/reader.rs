@@ -188,7 +188,7 @@ impl ConfigReader<'_> {
 
     fn policy(&mut self, value: Value<'_, '_>) -> Option<PolicySpec> {
         let parsed = self.text("policy", value)?.parse();
-        parsed.map_err(|e: trimtab_sim::policy::ParsePolicyError| self.error(value.span(), format!("policy: {e}"))).ok()
+        parsed.map_err(|e: trimtab_sim::setting::SettingError| self.error(value.span(), format!("policy: {e}"))).ok()
     }
 
     fn counter(&mut self, value: Value<'_, '_>) -> CounterChoice {

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::host::root::Root;
@@ -62,7 +62,7 @@ impl OpenedDrive {
     /// The measured figures over all repeats, and notes.
     pub fn measured(self, request: &TwinCheckRequest, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
-        let observer = Observer::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
+        let observer = EnvironmentRecorder::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", ProgressUnit::Items, ROUNDS);

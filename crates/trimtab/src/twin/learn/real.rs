@@ -1,8 +1,8 @@
 //! Probes a real drive: place, repeats, and disturbances.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
+use super::TwinLearnRequest;
 use super::round::{Round, sentence};
-use super::{LearnProgress, TwinLearnRequest};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::target_spec::TargetSpec;
@@ -11,11 +11,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::{self, MachineSample, OwnIo};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Progress;
 use trimtab_linux::session::safety::space;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::learned::{LearnMeasurements, time, too_little};
@@ -45,7 +46,7 @@ pub fn measure(
     context: &Context,
     below: UnderlyingDrive,
     spec: &TargetSpec,
-    watching: &mut LearnProgress,
+    watching: &mut Progress,
 ) -> anyhow::Result<(LearnMeasurements, SavedRounds)> {
     let path = probed_path(request, spec)?;
     let budget = request.budget;
@@ -69,7 +70,7 @@ pub fn measure(
     let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
     let plan = on_what_there_is(plan, &probed, area)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
@@ -235,7 +236,7 @@ impl RoundSchedule<'_> {
     }
 
     /// Runs the required rounds, and repeats disturbed ones within the limits of bytes and time.
-    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut LearnProgress) -> anyhow::Result<Vec<Round>> {
+    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut Progress) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
         probed.written += self.written_before(&made);
         for _ in made.len() as u64..ROUNDS + AGAIN {
@@ -250,7 +251,7 @@ impl RoundSchedule<'_> {
         Ok(made)
     }
 
-    fn one(&self, probed: &mut ProbedArea, watching: &mut LearnProgress) -> anyhow::Result<Round> {
+    fn one(&self, probed: &mut ProbedArea, watching: &mut Progress) -> anyhow::Result<Round> {
         let before = MachineSample::take(self.root, &self.below.stack);
         let found = learn::probe(&mut probed.drive, self.plan, watching);
         interrupt::check()?;

@@ -2,8 +2,8 @@
 //! device.
 
 use super::super::probed_area::AreaRequest;
+use super::TwinLearnRequest;
 use super::round::{WholeDrive, sentence};
-use super::{LearnProgress, TwinLearnRequest};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
@@ -11,9 +11,10 @@ use anyhow::Context as _;
 use trimtab_drive::Extent;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::Observer;
+use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Progress;
 use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
@@ -32,7 +33,7 @@ pub fn on_a_drive(
     spec: &TargetSpec,
     below: &UnderlyingDrive,
     plan: &ProbePlan,
-    watching: &mut LearnProgress,
+    watching: &mut Progress,
 ) -> anyhow::Result<WholeDrive> {
     let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
     let access = AreaRequest {
@@ -49,7 +50,7 @@ pub fn on_a_drive(
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
     let found =
