@@ -28,6 +28,8 @@ const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), B
 const GOES_ON: Nanos = Nanos::from_millis(10);
 /// Default permille of foreground requests that may meet a command.
 const MET_PER_MILLE: u32 = 5;
+/// Upper limit on the first extent tried.
+const FIRST_TRIAL: u64 = 256 << 10;
 
 /// Settings of [`IdlePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,7 +370,7 @@ impl IdlePolicy {
         if observation.by_size && search.tried.is_multiple_of(2) {
             let chosen = self.pass.scattered(observation, search.tried, Bytes::ZERO).filter(|_| search.vain < TRIALS_VAIN)?;
             // The first trial has no estimate, and a small extent tells most.
-            let below = Bytes(if self.pace.is_new() { ROUNDS[2].0 } else { piece.0 }.saturating_add(1));
+            let below = Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));
             let least = self.settings.min_extent.max(Bytes(piece.0 / 2));
             let sizes = Some(ExtentSizeClasses { below, round: 0, rounds: u32::MAX });
             return (least < below).then_some(TrimRequest { sizes, trial: true, ..TrimRequest::whole(chosen, least) });

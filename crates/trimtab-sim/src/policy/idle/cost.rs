@@ -18,7 +18,7 @@ const SIGMAS: f64 = 2.0;
 /// Prior for the relative deviation; it counts as one observation.
 const SPREAD: f64 = 0.1;
 /// Deviations beyond this factor have another cause unless they recur.
-const GROSS: f64 = 2.0;
+pub(super) const GROSS: f64 = 2.0;
 
 /// Learned cost of trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,12 @@ use trimtab_drive::units::Nanos;
 
 /// Additional credit: one collision in this many nanoseconds, however few the requests.
 const ONE_IN_NS: f64 = 600e9;
+/// Maximum credit; at least one, or the end of a gap could never be met.
+const SAVED_MAX: f64 = 1.0;
 /// Number of gaps remembered, with fading weight.
 const MEMORY: f64 = 256.0;
+/// Gaps that end between two polls count at their mean length, at most this many.
+const UNSEEN_MAX: f64 = 16.0;
 /// Before this many polls that saw requests, quiet time decides as well.
 const SEEN_MIN: u32 = 16;
 /// Weight of the prior, by which a gap ends within its present age with probability one half.
@@ -27,12 +31,21 @@ const AROUND: f64 = 1.5;
 const RATE_OVER_NS: f64 = 1e9;
 /// Foreground I/O counts as active this long after a request.
 const LATELY: Nanos = Nanos::from_secs(10);
+/// Warm-up: observe this many complete idle gaps, polling this often per gap, for at most
+/// this long, before sending TRIMs.
+const WHOLE_MIN: u32 = 64;
+const POLLS_PER_GAP: f64 = 8.0;
+const LEARNING: Nanos = Nanos::from_secs(1);
 /// Limits on the poll interval while a command waits.
-pub(super) const POLL_MIN: Nanos = Nanos::from_micros(500);
+const POLL_MIN: Nanos = Nanos::from_micros(500);
 const POLL_MAX: Nanos = Nanos::from_millis(100);
 /// Maximum collisions charged to a command during which a gap ended: a burst of thousands may
 /// begin there, and its requests wait for each other.
 const MET_MOST: f64 = 64.0;
+/// The same limit as a multiple of the arrivals expected at the current rate.
+const MET_TIMES: f64 = 2.0;
+/// If polls can be this many times shorter than gaps, the position in the gap is soon known.
+const POLLS_KNOWN: f64 = 4.0;
 /// Each bucket is a quarter of an octave.
 const PER_OCTAVE: u32 = 4;
 const BUCKETS: usize = 64 * PER_OCTAVE as usize;
@@ -64,10 +77,10 @@ impl Lengths {
         libm::ldexp(1.0 + quarter as f64 / f64::from(PER_OCTAVE), octave as i32)
     }
 
-    fn add(&mut self, nanos: f64) {
+    fn add(&mut self, nanos: f64, times: f64) {
         let bucket = Self::bucket(nanos as u64);
-        self.weight *= 1.0 + 1.0 / MEMORY;
-        self.counts[bucket] += self.weight;
+        self.weight *= 1.0 + times / MEMORY;
+        self.counts[bucket] += self.weight * times;
         (self.first, self.last) = (self.first.min(bucket), self.last.max(bucket + 1));
         if self.weight > 1e100 {
             self.counts.iter_mut().for_each(|count| *count /= self.weight);
@@ -139,8 +152,11 @@ pub(super) struct Gaps {
     sent: Option<SendState>,
     /// The next command is overdue.
     urgent: bool,
-    /// Number of polls that saw requests.
+    /// Gaps seen, and the number seen from beginning to end.
     seen: u32,
+    whole: u32,
+    /// End of the warm-up.
+    learning_until: Option<Nanos>,
     /// Time since which a command has been waiting.
     waiting: Option<Nanos>,
 }
@@ -168,6 +184,8 @@ impl Gaps {
             sent: None,
             urgent: false,
             seen: 0,
+            whole: 0,
+            learning_until: None,
             waiting: None,
         }
     }
@@ -181,8 +199,7 @@ impl Gaps {
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A restarted counter shows the requests since its restart.
         let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
-        // Credit for one: less could never meet the end of a gap.
-        let saved_max = self.account.max(1.0);
+        let saved_max = SAVED_MAX.max(self.account);
         if self.request_at.is_some() && !self.foreground_active(look.now) {
             // A debt only protects active foreground I/O.
             self.account = self.account.max(0.0);
@@ -202,8 +219,14 @@ impl Gaps {
         self.seen = self.seen.saturating_add(1);
         let lasted = before.idle_since.map(|since| before.now.saturating_sub(since).as_f64());
         // A lower bound on the length of the gap, unless uncertain.
-        if let Some(lasted) = lasted.filter(|lasted| *lasted >= before.idle_unsure.as_f64()) {
-            self.lengths.add(lasted);
+        let first = lasted.filter(|lasted| *lasted >= before.idle_unsure.as_f64());
+        if let Some(lasted) = first {
+            self.lengths.add(lasted, 1.0);
+            self.whole = self.whole.saturating_add(1);
+        }
+        let unseen = came - f64::from(u8::from(first.is_some()));
+        if unseen > 0.0 && elapsed <= POLL_MAX.as_f64() {
+            self.lengths.add(elapsed / came, unseen.min(UNSEEN_MAX));
         }
         met
     }
@@ -217,7 +240,7 @@ impl Gaps {
         let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
         let come = sent.rate * took.as_f64();
         // Requests behind a delayed one are late as well, though they are counted later.
-        let met = sent.weight * if came > 0.0 { came.min(MET_MOST).max(come) } else { 0.0 };
+        let met = sent.weight * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
         // Overdue commands are rare enough.
         self.account -= if sent.urgent { 0.0 } else { met };
         met
@@ -262,17 +285,29 @@ impl Gaps {
         let patience = settings.patience.as_f64().max(took_ns / share(settings));
         let waited = now.saturating_sub(since).as_f64();
         let meets = self.meets(settings, observation, took_ns);
-        let good = self.moments.is_good(now, meets, self.seen);
-        let short = meets.min(1.0) - self.account;
+        let good = self.moments.is_good(now, took_ns, meets, self.seen);
+        // The position will soon be known.
+        let good = good && !(is_unsure(observation, took_ns) && self.rate * POLL_MIN.as_f64() * POLLS_KNOWN < 1.0);
+        let short = meets.min(SAVED_MAX) - self.account;
         self.urgent = waited >= patience;
-        if (short <= 0.0 && good) || self.urgent {
+        let learning = self.learns(now);
+        if (short <= 0.0 && good && !learning) || self.urgent {
             return None;
         }
         let earns = self.rate * share(settings) + 1.0 / ONE_IN_NS;
         // Time until the account covers a good moment; sooner, it may be cheaper.
-        let short = self.moments.best().min(1.0) - self.account;
-        let look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
+        let short = self.moments.best().min(SAVED_MAX) - self.account;
+        let mut look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
+        if learning {
+            look = look.min(1.0 / (POLLS_PER_GAP * self.rate));
+        }
         Some(now.saturating_add(Nanos(look as u64).max(POLL_MIN).min(POLL_MAX)))
+    }
+
+    /// True during the warm-up. Skipped if requests are too rare to learn anything within it.
+    fn learns(&mut self, now: Nanos) -> bool {
+        let expected = self.rate * LEARNING.as_f64();
+        expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
     /// Records a command. The account does not pay for `cheap` ones.
@@ -287,7 +322,7 @@ impl Gaps {
     }
 
     pub(super) const fn rest(&mut self) {
-        self.waiting = None;
+        (self.waiting, self.learning_until) = (None, None);
     }
 }
 
@@ -342,7 +377,7 @@ mod tests {
     fn random_gaps_end_at_constant_rate() {
         // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03), 2.96 %.
         let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
-        (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30))));
+        (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
         for lasted in [0.0, 1.0, 4.0, 8.0] {
             let ends = lengths.ends(lasted * MS, 0.15 * MS);
             assert!((0.025..0.05).contains(&ends), "after {lasted} ms: {ends}");
@@ -396,7 +431,7 @@ mod tests {
         assert_eq!([after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)], [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]);
         assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "no request, and no command");
         // A burst at the end of a gap is capped, unless the normal rate is that high.
-        assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 1000.0]);
+        assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
         // A request observed before the end of the command counts too.
         let last = gaps.last.unwrap();
         gaps.sent(&settings, last.now, false);
@@ -470,6 +505,24 @@ mod tests {
         let (commands, met) = send_during(&random);
         // 0.5 ms contain a request in one of ten cases: 0.5 % allows a thousand commands.
         assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} collisions of 20,000", commands.len());
+    }
+
+    #[test]
+    fn rare_foreground_io_needs_no_gap_learning() {
+        let waits = |per_second: u64| {
+            let mut gaps = Gaps::new();
+            gaps.account = 1.0;
+            let step = 1000.0 / per_second as f64;
+            for nth in 0..20 {
+                gaps.observe(&settings(), &at(nth as f64 * step, nth, None), None);
+            }
+            (gaps.seen, gaps.whole) = (SEEN_MIN, 0);
+            let now = 20.0 * step;
+            let observation = at(now, 20, Some(now - step / 2.0));
+            gaps.observe(&settings(), &observation, None);
+            gaps.must_wait(&settings(), &observation, 0.01 * MS).is_some()
+        };
+        assert_eq!([2, 8, 100].map(waits), [false, false, true]);
     }
 
     #[test]

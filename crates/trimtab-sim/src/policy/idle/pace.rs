@@ -1,7 +1,7 @@
-//! Size of idle trim pieces, limited by their cost (`cost`). Idle time of the device is the
-//! subject of `quiet`.
+//! Size of idle trim pieces, limited by their cost (`cost`) and by foreground waits. Idle
+//! time of the device is the subject of `quiet`.
 
-use super::cost::{CostFit, MEMORY, TrimCost};
+use super::cost::{CostFit, GROSS, MEMORY, TrimCost};
 use super::{IdleSettings, whole_units};
 use crate::policy::{Observation, PolicyState};
 use crate::target::{TrimOutcome, TrimWindow};
@@ -30,8 +30,11 @@ pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 /// Commands are cheap if a quick one takes less than the budget divided by this, and the
 /// median at most the budget. Other processes only add delay.
 const CHEAP_PARTS: f64 = 5.0;
-/// Number of recent commands considered; a verdict needs more than half of them.
+/// Largest share of that time for one command, if size matters.
+const CHEAP_FILL: f64 = 0.75;
+/// Number of recent commands considered, and the minimum for a verdict.
 const RECENT: usize = 7;
+const RECENT_MIN: usize = 4;
 
 /// Search for the piece size by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +44,23 @@ pub(super) struct SizeSearch {
     pub(super) vain: u32,
     /// Start of the window whose own tail was tried.
     pub(super) own: Option<u64>,
+}
+
+/// Recent worst foreground wait relative to the duration of a command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Waits {
+    times: f64,
+}
+
+impl Waits {
+    /// Records a foreground wait and the duration of a command. Waits beyond a factor of
+    /// [`GROSS`] have another cause and are ignored.
+    fn observe(&mut self, waited_ns: f64, command_ns: f64, budget_ns: f64) {
+        self.times -= (self.times - 1.0) / MEMORY;
+        if waited_ns > budget_ns && waited_ns <= command_ns * GROSS {
+            self.times = self.times.max(waited_ns / command_ns);
+        }
+    }
 }
 
 /// Recent commands as bytes and nanoseconds, newest first.
@@ -58,7 +78,7 @@ impl RecentCommands {
         let mut sorted: Vec<f64> = self.0.iter().map(|(_, nanos)| *nanos).collect();
         sorted.sort_by(f64::total_cmp);
         let usual = sorted.get(1).copied().zip(sorted.get(sorted.len() / 2).copied());
-        usual.filter(|_| sorted.len() > RECENT / 2)
+        usual.filter(|_| sorted.len() >= RECENT_MIN)
     }
 
     /// Largest bytes, shortest time of at least half of that, shortest time of all.
@@ -85,6 +105,9 @@ pub(super) struct Pace {
     recent: RecentCommands,
     /// Maximum size of cheap commands sent back to back.
     at_once: Option<Bytes>,
+    /// Cost of a part of a divisible window with all its commands.
+    parts: CostFit,
+    waits: Waits,
     /// Index into [`TOWARDS`].
     towards: usize,
     /// Request without a reply yet, and true for a trial.
@@ -101,6 +124,8 @@ impl Pace {
             commands,
             recent: RecentCommands::default(),
             at_once: None,
+            parts: CostFit::restore("parts", state),
+            waits: Waits { times: 1.0 },
             towards: state.get("idle.towards").map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
             sent: None,
             search: searching.then(SizeSearch::default),
@@ -109,6 +134,7 @@ impl Pace {
 
     pub(super) fn save(&self, state: &mut PolicyState) {
         self.commands.save("commands", state);
+        self.parts.save("parts", state);
         state.set("idle.searching", u64::from(self.search.is_some()));
         state.set("idle.towards", self.towards as u64);
     }
@@ -139,7 +165,11 @@ impl Pace {
             self.commands.add(bytes / commands, command_ns);
             self.recent.add(bytes / commands, command_ns);
             self.decide_at_once(settings, self.at_once.is_some());
+            if whole_units(piece, observation.granule).is_some() && !observation.by_size {
+                self.parts.add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
+            }
             let waited = observation.foreground_wait_max.map_or(0.0, Nanos::as_f64);
+            self.waits.observe(waited, command_ns, settings.budget.as_f64());
             if !trial && commands >= LONG_MIN && whole_units(piece, observation.granule).is_none() {
                 self.let_pass(waited / outcome.took.as_f64().max(1.0));
             }
@@ -182,7 +212,7 @@ impl Pace {
         }
         let (bytes, large, any) = self.recent.quickest();
         // If bytes hardly matter a larger one is unlikely to reach the budget, its upper bound.
-        let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit };
+        let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit * CHEAP_FILL };
         let piece = (bytes * most / large.max(1.0)).min(self.commands.largest() * GROWTH);
         Some(Bytes((piece as u64).min(settings.piece_max.0).max(settings.piece_min.0)))
     }
@@ -232,7 +262,7 @@ impl Pace {
             return Bytes(least);
         }
         let most = most.min(((self.commands.largest() * GROWTH) as u64).max(least));
-        let limit = settings.budget.as_f64();
+        let limit = self.limit(settings);
         if self.smallest_over_budget(settings).is_some() {
             // The first measurement does not separate byte cost; try one larger command.
             let twice = 2.0 * self.commands.line().0;
@@ -241,7 +271,14 @@ impl Pace {
         if self.commands.upper(least as f64) > limit {
             return Bytes((self.commands.expected_within(limit) as u64).clamp(least, most));
         }
-        Bytes(self.commands.largest_within(limit, least, most))
+        let within = self.commands.largest_within(limit, least, most);
+        // All commands of a part together.
+        Bytes(if self.parts.known() { within.min(self.parts.largest_within(limit, least, most)) } else { within })
+    }
+
+    /// Maximum duration of a command in nanoseconds for waits within the budget.
+    fn limit(&self, settings: &IdleSettings) -> f64 {
+        settings.budget.as_f64() / self.waits.times
     }
 
     /// Records the foreground wait as a share of the duration of consecutive commands.
@@ -271,7 +308,7 @@ impl Pace {
             return 0;
         }
         // Below 1 if every command is expensive.
-        let within = settings.budget.as_f64() / self.commands.upper(self.commands.typical());
+        let within = self.limit(settings) / self.commands.upper(self.commands.typical());
         (within as u64).saturating_sub(1).max(1)
     }
 
@@ -336,11 +373,30 @@ mod tests {
     }
 
     #[test]
+    fn waits_beyond_twice_a_command_are_ignored() {
+        let after = |waited: f64| {
+            let mut waits = Waits { times: 1.0 };
+            waits.observe(waited, 4e6, 5e6);
+            waits.times
+        };
+        // Within the budget; 1.5 and 2 times the command; beyond that, another cause.
+        assert_eq!([after(5e6), after(6e6), after(8e6), after(8.001e6)], [1.0, 1.5, 2.0, 1.0]);
+        let mut waits = Waits { times: 2.0 };
+        waits.observe(0.0, 4e6, 5e6);
+        assert_eq!(waits.times, 1.968_75, "a thirty-second of what is above 1");
+        waits.observe(6e6, 4e6, 5e6);
+        assert_eq!(waits.times, 1.968_75 - 0.968_75 / 32.0, "a smaller wait than before changes nothing");
+    }
+
+    #[test]
     fn commands_max_fits_the_budget_less_one() {
         assert_eq!(fresh().commands_max(&settings()), 0, "cost unknown");
         // A single measurement has an error of a tenth times the root of two: 1 ms is at most 1.283
         // ms, so 3.9 fit; 0.4 ms is 0.513 ms, so 9.7.
         assert_eq!([1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())), [2, 8, 1, 1]);
+        let mut pace = having_seen(0.4e6);
+        pace.waits.times = 2.0;
+        assert_eq!(pace.commands_max(&settings()), 3, "the foreground waits twice as long: 4.9 fit");
     }
 
     #[test]
@@ -362,6 +418,10 @@ mod tests {
         assert_eq!(having_seen(9e6).piece(&IdleSettings { piece_max: Bytes(100_000), ..settings() }), Bytes(100_000));
         // Expected but not certain to fit: 5/4.5 of it.
         assert_eq!(having_seen(4.5e6).piece(&settings()), Bytes((65_536.0 * 5.0 / 4.5) as u64));
+        // Where parts of windows cost 2 ms per 64 KiB, all their commands count together.
+        let mut pace = having_seen(1e3);
+        pace.parts.add(65_536.0, 2e6);
+        assert_eq!(pace.piece(&settings()), Bytes((65_536.0 * 2.5 / (1.0 + 0.2 * core::f64::consts::SQRT_2)) as u64));
     }
 
     #[test]
@@ -456,9 +516,9 @@ mod tests {
         assert_eq!(piece(&[(65_536.0, 0.2e6); 4]), Some(8 * 65_536), "eight times what was tried");
         let fixed: Vec<(f64, f64)> = [(65_536.0, 0.2e6); 3].into_iter().chain([(16.0 * MIB as f64, 0.21e6)]).collect();
         assert_eq!(piece(&fixed), Some(128 * MIB));
-        // 0.1 ms per 64 KiB: a fifth of the budget is 640 KiB.
+        // 0.1 ms per 64 KiB: three quarters of a fifth of the budget are 480 KiB.
         let by_bytes: Vec<(f64, f64)> = [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
-        assert_eq!(piece(&by_bytes), Some(640 << 10));
+        assert_eq!(piece(&by_bytes), Some(480 << 10));
     }
 
     /// A window with much free space in small extents is tried repeatedly.

@@ -1,12 +1,13 @@
 //! Timing of idle trim pieces by how quiet the device is; `cost` has their cost.
 
 use super::IdleSettings;
-use super::gaps::POLL_MIN;
 use crate::policy::Observation;
 use trimtab_drive::units::Nanos;
 
 /// Wait this many times the required quiet before lowering it.
 const QUIET_TRIES: u64 = 4;
+/// Minimum required quiet; below it, nothing in flight is enough.
+const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
 /// Rest after a request over budget, in multiples of its duration.
 const REST: u64 = 7;
@@ -56,6 +57,10 @@ impl QuietTracker {
             _ => None,
         };
         if idle.is_some_and(|idle| idle >= self.quiet) {
+            let asked = self.quiet.max(QUIET_LEAST);
+            if idle.is_some_and(|idle| idle.0 >= asked.0.saturating_mul(4)) {
+                self.quiet = Nanos(asked.0.saturating_mul(2)).min(settings.quiet);
+            }
             return None;
         }
         self.idle_max = self.idle_max.max(idle.unwrap_or_default());
@@ -65,12 +70,12 @@ impl QuietTracker {
         }
         if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
             // Half of the longest gap is quiet enough.
-            let seen = Nanos(self.idle_max.0 / 2).max(POLL_MIN);
-            self.quiet = if self.quiet > POLL_MIN { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
+            let seen = Nanos(self.idle_max.0 / 2).max(QUIET_LEAST);
+            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
             self.idle_max = Nanos::ZERO;
             *quiet_since = now;
         }
-        let wait = self.quiet.saturating_sub(idle.unwrap_or_default()).max(POLL_MIN);
+        let wait = self.quiet.saturating_sub(idle.unwrap_or_default()).max(QUIET_LEAST);
         Some(now.saturating_add(wait).min(waiting_since.saturating_add(settings.patience)))
     }
 }
@@ -143,13 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn quiet_starts_again_with_the_next_pass() {
+    fn quiet_requests_more_at_four_times_the_space() {
         let mut quiet = QuietTracker::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 401 * MS, Some(120 * MS - 1)), None);
+        assert_eq!(wait(&mut quiet, START + 402 * MS, None), Some(30 * MS));
+        assert_eq!(wait(&mut quiet, START + 403 * MS, Some(120 * MS)), None);
+        assert_eq!(wait(&mut quiet, START + 404 * MS, None), Some(60 * MS));
+        assert_eq!(wait(&mut quiet, START + 405 * MS, Some(900 * MS)), None);
+        assert_eq!(wait(&mut quiet, START + 406 * MS, None), Some(100 * MS), "never above the initial requirement");
+        wait(&mut quiet, START + 800 * MS, None);
         quiet.forget(&settings());
-        assert_eq!(wait(&mut quiet, START + 401 * MS, None), Some(100 * MS));
-        assert_eq!(wait(&mut quiet, START + 800 * MS, None), Some(100 * MS), "counted from the first observation of the next pass");
+        assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
+        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first observation of the next pass");
     }
 
     #[test]
