@@ -247,7 +247,7 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
         _ if environment(study, DRIVE_ABSENT).is_some() => {
             note("First", "no drive answered here: these figures apply to no drive".to_owned())
         }
-        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; if misaligned: {} slower", words::times(times))),
+        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; misaligned: {} slower", words::times(times))),
         None if verdict.is_without_trim() => note("First", "the drive has no TRIM: no policy has any effect".to_owned()),
         None => command("First", doctor.clone(), TRIM_ARRIVES),
     };
