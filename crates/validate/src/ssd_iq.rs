@@ -83,9 +83,9 @@ pub struct Args {
     /// Draws of the assumed values, which give the intervals.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     draws: u32,
-    /// Pages per erase block of the scaled-down drives. Draws use one page.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pages: u32,
+    /// Size of the scaled-down drives in units of 2 GiB. Draws use one unit.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    size: u32,
     /// Seed of the drives and their writes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -113,7 +113,7 @@ struct Parameters {
 #[derive(Serialize)]
 struct Document<'a> {
     seed: u64,
-    pages_per_block: u32,
+    size_2gib: u32,
     draws: u32,
     predictions_sha256: &'a str,
     parameters: &'a [Parameters],
@@ -194,7 +194,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         .collect();
     let document = Document {
         seed: args.seed,
-        pages_per_block: args.pages,
+        size_2gib: args.size,
         draws: args.draws,
         predictions_sha256: &sha256,
         parameters: &parameters,
@@ -283,7 +283,7 @@ fn predictions(cases: &[Case], args: &Args, context: &Context) -> anyhow::Result
             return Err(InterruptError.into());
         }
         let spec = drives.get(&key(case, args.leave_out, *draw)).context("no drive for a run")?;
-        let pages = if *draw == 0 { args.pages } else { 1 };
+        let pages = if *draw == 0 { args.size } else { 1 };
         Ok(case.predict(spec, pages, args.seed + u64::from(*draw))?)
     })?;
     let of = |case: &Case, draw: u32| -> &[Value] {

@@ -10,10 +10,8 @@ use trimtab_drive::spec::{DriveSpec, SpecError};
 pub const RELATIVE: &str = "rate over uniform";
 /// Name of the knee.
 pub const KNEE: &str = "knee of write p99, op/s";
-/// Pages of an erase block in sweeps, of a drive with a thousand superblocks.
-const SWEEP_PAGES: u32 = 8;
-/// The same in zone runs.
-const ZONE_PAGES: u32 = 8;
+/// Size of the drive in sweeps and zone runs, in units of 2 GiB.
+const LARGE: u32 = 6;
 
 /// A figure with its place in the case.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,11 +98,11 @@ impl Case {
         Ok(match &self.kind {
             Kind::Run(pattern, run) => run_values(pattern, &model::run(spec, run, pages, seed)?),
             Kind::Sweep(set, offered) => {
-                let host = offered::steady(spec, SWEEP_PAGES, seed)?;
+                let host = offered::steady(spec, LARGE, seed)?;
                 let steps: Vec<Percentiles> = offered.iter().map(|rate| offered::step(&host, set, *rate, seed)).collect();
                 sweep_values(offered, &steps)
             }
-            Kind::Zones(run) => zone_values(run, &zones::run(spec, run, ZONE_PAGES, seed)?),
+            Kind::Zones(run) => zone_values(run, &zones::run(spec, run, LARGE, seed)?),
         })
     }
 }

@@ -94,20 +94,17 @@ impl Host {
     }
 }
 
-/// `spec` with erase blocks of `pages` pages if it has a thousand superblocks, longer ones if it
-/// has fewer: all drives of a capacity become equally small.
+/// `spec` with erase blocks so short that the drive holds `pages` times 2 GiB.
 ///
 /// # Errors
 /// If the specification is invalid.
 pub(super) fn small(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
-    let geometry = spec.flash().map(|flash| &flash.geometry);
-    let superblocks = geometry.map_or(1000, trimtab_drive::spec::Geometry::superblocks).max(1);
-    let most = geometry.map_or(u32::MAX, |geometry| geometry.pages_per_block);
-    let pages = (u64::from(pages) * 1000).div_ceil(superblocks).min(u64::from(most));
-    with_short_blocks(spec, pages as u32)
+    let whole = spec.flash().map_or(1, |flash| flash.geometry.pages_per_block);
+    let wanted = (u64::from(pages) << 31) as f64 / spec.capacity_bytes as f64;
+    with_short_blocks(spec, (libm::ceil(f64::from(whole) * wanted) as u32).min(whole))
 }
 
-/// Runs `run` on `spec`, [scaled](small) to `pages` pages.
+/// Runs `run` on `spec`, [scaled](small) to `pages` times 2 GiB.
 ///
 /// # Errors
 /// If the specification is invalid.

@@ -131,7 +131,7 @@ fn generators(set: &str, offered: f64) -> Vec<Generator> {
     std::iter::once(Generator::new(probe, probe_writes, 64, true)).chain(loads).collect()
 }
 
-/// The drive after a sequential fill and uniform overwrites, [scaled](small) to `pages` pages.
+/// The drive after a sequential fill and uniform overwrites, [scaled](small) to `pages` times 2 GiB.
 ///
 /// # Errors
 /// If the specification is invalid.

@@ -101,7 +101,7 @@ impl Rewriter {
     }
 }
 
-/// Runs `run` on `spec`, [scaled](small) to `pages` pages, zones likewise.
+/// Runs `run` on `spec`, [scaled](small) to `pages` times 2 GiB, zones likewise.
 ///
 /// # Errors
 /// If the specification is invalid.
