@@ -49,6 +49,7 @@ pub fn with_short_blocks(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, Spec
     let shrunk = |value: u64| u64::try_from(u128::from(value) * u128::from(pages) / whole).unwrap_or(u64::MAX);
     small.capacity_bytes = shrunk(spec.capacity_bytes) / unit * unit;
     flash.nand.erase_ns = shrunk(flash.nand.erase_ns);
+    flash.ftl.gc.step_ns = u32::try_from(shrunk(u64::from(flash.ftl.gc.step_ns))).unwrap_or(u32::MAX);
     flash.geometry.pages_per_block = pages;
     small.validate()?;
     Ok(small)

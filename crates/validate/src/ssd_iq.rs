@@ -2,24 +2,33 @@
 //!
 //! `steady.csv` holds the measured figures, `drives/data-center` a specification of each unit.
 
+mod calibrate;
+pub mod cases;
 pub mod data;
 pub mod load;
 pub mod model;
+pub mod offered;
 pub mod score;
 mod sheets;
 #[cfg(test)]
 mod tests;
+pub mod zones;
 
 use crate::parallel;
 use anyhow::Context as _;
+use cases::{Case, Value};
 use data::Measured;
-use model::Outcome;
+use offered::Sweep;
 use score::{Figure, Hits};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab::report::layout::on_screen;
 use trimtab_drive::shipped;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::datasheet::Prior;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::SourceKind;
@@ -48,29 +57,47 @@ pub const UNITS: [(&str, &str); 10] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  validate ssd-iq                        all units
-  validate ssd-iq --unit mp0,m0          two units
-  validate ssd-iq --from-data-sheet      leave each unit out: its data sheet and the class only
-  validate ssd-iq --data more.csv        other runs, in the columns of crates/validate/src/ssd_iq/steady.csv")]
+  validate ssd-iq                             all units
+  validate ssd-iq --unit mp0,m0 --draws 0     two units, without intervals
+  validate ssd-iq --experiment lat10          latency against offered load only
+  validate ssd-iq --leave-out unit            each unit from its data sheet and the class only
+  validate ssd-iq --leave-out experiment      each experiment from the data sheet and the unit's other experiments
+  validate ssd-iq --data more.csv             other runs, in the columns of steady.csv, latency.csv or zones.csv
+                                              in crates/validate/src/ssd_iq")]
 pub struct Args {
     /// Only these units: h0, i0, i1, i4i, k4, k5, m0, mp0, s0, wd.
     #[arg(long, value_name = "UNIT", value_delimiter = ',')]
     unit: Vec<String>,
-    /// Only this experiment of the publication: wa14, op02, ...
+    /// Only this experiment of the publication: wa14, op02, lat10, ...
     #[arg(long, value_name = "NAME")]
     experiment: Option<String>,
-    /// Leave one unit out: predict each from its data sheet and the class, without its own runs.
-    #[arg(long)]
-    from_data_sheet: bool,
-    /// Measured runs in a file instead of the embedded ones.
+    /// Predict without the measurements of the unit, or of the experiment on that unit.
+    #[arg(long, value_name = "WHAT")]
+    leave_out: Option<LeaveOut>,
+    /// Measured runs in files instead of the embedded ones.
     #[arg(long, value_name = "FILE.csv")]
-    data: Option<PathBuf>,
-    /// Pages per erase block of the scaled-down drive.
+    data: Vec<PathBuf>,
+    /// Write the predictions to a file before they are compared.
+    #[arg(long, value_name = "FILE.csv")]
+    freeze: Option<PathBuf>,
+    /// Draws of the assumed values, which give the intervals.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
+    draws: u32,
+    /// Size of the scaled-down drives in units of 2 GiB. Draws use one unit.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pages: u32,
+    size: u32,
     /// Seed of the drives and their writes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// Measurements that a prediction must not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LeaveOut {
+    /// All of the unit.
+    Unit,
+    /// Those of the same experiment on the unit.
+    Experiment,
 }
 
 /// A unit, its specification and the parameters that were fitted or assumed.
@@ -86,11 +113,48 @@ struct Parameters {
 #[derive(Serialize)]
 struct Document<'a> {
     seed: u64,
-    pages_per_block: u32,
+    size_2gib: u32,
+    draws: u32,
+    predictions_sha256: &'a str,
     parameters: &'a [Parameters],
     figures: &'a [Figure],
     hits: &'a [Hits],
     not_compared: Vec<(&'a str, &'a str, &'a str, &'static str)>,
+}
+
+/// The measurements.
+#[derive(Default)]
+struct Measurements {
+    rows: Vec<Measured>,
+    sweeps: Vec<Sweep>,
+    zones: Vec<zones::ZoneRun>,
+}
+
+impl Measurements {
+    /// Adds those in `csv`, which its columns identify.
+    fn add(&mut self, csv: &str) -> Result<(), UsageError> {
+        let columns = csv.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+        let has = |name: &str| columns.split(',').any(|column| column == name);
+        if has("offered_ops_s") {
+            self.sweeps.extend(offered::parse(csv).map_err(UsageError::new)?);
+        } else if has("zone_MiB") {
+            self.zones.extend(zones::parse(csv).map_err(UsageError::new)?);
+        } else {
+            self.rows.extend(data::parse(csv).map_err(UsageError::new)?);
+        }
+        Ok(())
+    }
+
+    fn embedded() -> Result<Self, UsageError> {
+        let mut embedded = Self::default();
+        [data::STEADY, offered::LATENCY, zones::ZONES].into_iter().try_for_each(|csv| embedded.add(csv))?;
+        Ok(embedded)
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let runs = self.rows.iter().filter_map(Case::of_run);
+        runs.chain(self.sweeps.iter().map(Case::of_sweep)).chain(self.zones.iter().map(Case::of_zones)).collect()
+    }
 }
 
 /// Predicts the runs and prints both figures.
@@ -99,41 +163,66 @@ struct Document<'a> {
 /// If interrupted, or if the runs cannot be read.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let rows = rows(args)?;
-    let outcomes = outcomes(&rows, args, context)?;
-    let figures = all_figures(&rows, &outcomes, args.from_data_sheet);
+    let measurements = measurements(args)?;
+    let mut cases = measurements.cases();
+    cases.retain(|case| args.unit.is_empty() || args.unit.contains(&case.unit));
+    cases.retain(|case| args.experiment.as_ref().is_none_or(|name| *name == case.experiment));
+    if cases.is_empty() {
+        return Err(UsageError::new("no measured run matches").hint("omit --unit and --experiment for all runs").into());
+    }
+    let predictions = predictions(&cases, args, context)?;
+    let frozen = frozen(&cases, &predictions);
+    if let Some(path) = &args.freeze {
+        std::fs::write(path, &frozen).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let sha256 = Sha256::digest(&frozen).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    // Measured figures are used from here on.
+    let figures = compared(&cases, &predictions, args.leave_out.is_none());
     let hits = score::hits(&figures);
     let mut parameters = Vec::new();
-    for (unit, _) in UNITS.iter().filter(|(unit, _)| rows.iter().any(|row| row.unit == *unit)) {
-        parameters.push(parameters_of(unit, &drive(unit, args.from_data_sheet)?));
+    for (unit, _) in UNITS.iter().filter(|(unit, _)| cases.iter().any(|case| case.unit == *unit)) {
+        parameters.push(parameters_of(unit, &drive(unit, args.leave_out.is_some())?));
     }
-    let not_compared = rows
+    let not_compared = measurements
+        .rows
         .iter()
+        .filter(|row| args.unit.is_empty() || args.unit.contains(&row.unit))
         .filter_map(|row| Some((row.unit.as_str(), row.experiment.as_str(), row.pattern.as_str(), *row.run.as_ref().err()?)))
         .collect();
-    let document =
-        Document { seed: args.seed, pages_per_block: args.pages, parameters: &parameters, figures: &figures, hits: &hits, not_compared };
-    context.report("ssd-iq", 1, &document, || text(&document))?;
+    let document = Document {
+        seed: args.seed,
+        size_2gib: args.size,
+        draws: args.draws,
+        predictions_sha256: &sha256,
+        parameters: &parameters,
+        figures: &figures,
+        hits: &hits,
+        not_compared,
+    };
+    context.report("ssd-iq", 2, &document, || text(&document))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(args: &Args) -> anyhow::Result<Vec<Measured>> {
-    if let Some(unknown) = args.unit.iter().find(|unit| !UNITS.iter().any(|(name, _)| name == unit)) {
-        let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+fn measurements(args: &Args) -> anyhow::Result<Measurements> {
+    let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = args.unit.iter().find(|unit| !names.contains(&unit.as_str())) {
         return Err(UsageError::new(format!("--unit {unknown}: unknown unit")).hint(format!("valid: {}", names.join(", "))).into());
     }
-    let of_file = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
-    let csv = args.data.as_ref().map_or_else(|| Ok(data::STEADY.to_owned()), of_file)?;
-    let mut rows = data::parse(&csv).map_err(UsageError::new)?;
-    rows.retain(|row| args.unit.is_empty() || args.unit.contains(&row.unit));
-    rows.retain(|row| args.experiment.as_ref().is_none_or(|name| *name == row.experiment));
-    if let Some(row) = rows.iter().find(|row| !UNITS.iter().any(|(name, _)| *name == row.unit)) {
-        return Err(UsageError::new(format!("the runs name an unknown unit '{}'", row.unit)).into());
+    if args.data.is_empty() {
+        return Ok(Measurements::embedded()?);
     }
-    if rows.is_empty() {
-        return Err(UsageError::new("no measured run matches").hint("omit --unit and --experiment for all runs").into());
+    let mut measurements = Measurements::default();
+    for path in &args.data {
+        let csv = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        measurements.add(&csv)?;
     }
-    Ok(rows)
+    if let Some(case) = measurements.cases().iter().find(|case| !names.contains(&case.unit.as_str())) {
+        return Err(UsageError::new(format!("the runs name an unknown unit '{}'", case.unit)).into());
+    }
+    Ok(measurements)
 }
 
 /// The specification of `unit`, or with `from_data_sheet` the one that its data sheet gives.
@@ -149,39 +238,102 @@ pub fn drive(unit: &str, from_data_sheet: bool) -> anyhow::Result<Drive> {
     shipped::named(name).with_context(|| format!("no shipped drive {name}"))
 }
 
-/// Results of the model, in the order of `rows`; `None` for runs that it cannot repeat. Equal
-/// runs of one unit are simulated once.
-fn outcomes(rows: &[Measured], args: &Args, context: &Context) -> anyhow::Result<Vec<Option<Outcome>>> {
-    let mut distinct: Vec<&Measured> = Vec::new();
-    for row in rows.iter().filter(|row| row.run.is_ok()) {
-        if !distinct.iter().any(|one| one.unit == row.unit && one.run == row.run) {
-            distinct.push(row);
-        }
-    }
-    let found = parallel::map(context, "runs", &distinct, |row| {
+/// A unit, the experiment that its drive must not be fitted to, and the number of the draw; draw 0
+/// is the prediction.
+type DriveKey<'a> = (&'a str, Option<&'a str>, u32);
+
+fn key<'a>(case: &'a Case, leave_out: Option<LeaveOut>, draw: u32) -> DriveKey<'a> {
+    (&case.unit, (leave_out == Some(LeaveOut::Experiment)).then_some(&*case.experiment), draw)
+}
+
+/// Drives of all cases and draws. Fits use the embedded measurements only.
+fn drives<'a>(cases: &'a [Case], args: &Args, context: &Context) -> anyhow::Result<BTreeMap<DriveKey<'a>, DriveSpec>> {
+    let embedded = Measurements::embedded()?;
+    let priors = calibrate::priors(args.draws, args.seed);
+    let all = cases.iter().flat_map(|case| (0..=args.draws).map(|draw| key(case, args.leave_out, draw)));
+    let keys: Vec<DriveKey<'_>> = all.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let made = parallel::map(context, "drives", &keys, |(unit, left_out, draw)| {
         if interrupt::requested() {
             return Err(InterruptError.into());
         }
-        let run = row.run.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"))?;
-        let drive = drive(&row.unit, args.from_data_sheet)?;
-        Ok(model::run(&drive.spec, run, args.pages, args.seed)?)
+        if *draw == 0 && args.leave_out.is_none() {
+            return Ok(self::drive(unit, false)?.spec);
+        }
+        let prior = draw.checked_sub(1).and_then(|nth| priors.get(nth as usize)).unwrap_or(&Prior::MEDIAN);
+        let training = match args.leave_out {
+            Some(LeaveOut::Unit) => calibrate::Training::default(),
+            _ => calibrate::training(unit, &embedded.rows, &embedded.sweeps, *left_out),
+        };
+        calibrate::drive(unit, prior, &training, args.seed + u64::from(*draw))
     })?;
-    let of = |row: &Measured| {
-        let at = distinct.iter().position(|one| one.unit == row.unit && one.run == row.run)?;
-        found.get(at).copied()
-    };
-    Ok(rows.iter().map(|row| row.run.as_ref().ok().and_then(|_| of(row))).collect())
+    Ok(keys.into_iter().zip(made).collect())
 }
 
-/// Figures of all rows. A share of read-only pages is related to the uniform run of the same
-/// experiment.
-fn all_figures(rows: &[Measured], outcomes: &[Option<Outcome>], open: bool) -> Vec<Figure> {
-    let compared = || rows.iter().zip(outcomes).filter_map(|(row, outcome)| Some((row, outcome.as_ref()?)));
-    let uniform = |of: &Measured| {
-        let same = |row: &Measured| row.unit == of.unit && row.experiment == of.experiment && row.pattern == "uniform";
-        compared().find(|(row, _)| same(row)).map(|(row, outcome)| (row.outcome.steady_mbs, outcome.steady_mbs))
+/// Figures of the model for each case, with intervals. Equal cases are simulated once.
+fn predictions(cases: &[Case], args: &Args, context: &Context) -> anyhow::Result<Vec<Vec<score::Prediction>>> {
+    let drives = drives(cases, args, context)?;
+    let mut distinct: Vec<(&Case, u32)> = Vec::new();
+    for case in cases {
+        if !distinct.iter().any(|(one, _)| same(one, case, args.leave_out)) {
+            distinct.extend((0..=args.draws).map(|draw| (case, draw)));
+        }
+    }
+    let found = parallel::map(context, "runs", &distinct, |(case, draw)| {
+        if interrupt::requested() {
+            return Err(InterruptError.into());
+        }
+        let spec = drives.get(&key(case, args.leave_out, *draw)).context("no drive for a run")?;
+        let pages = if *draw == 0 { args.size } else { 1 };
+        Ok(case.predict(spec, pages, args.seed + u64::from(*draw))?)
+    })?;
+    let of = |case: &Case, draw: u32| -> &[Value] {
+        let at = distinct.iter().position(|(one, number)| *number == draw && same(one, case, args.leave_out));
+        at.and_then(|at| found.get(at)).map_or(&[], Vec::as_slice)
     };
-    compared().flat_map(|(row, outcome)| score::figures(row, outcome, uniform(row), open)).collect()
+    let complete = |case: &Case, draw: u32| -> Vec<Value> {
+        let values = of(case, draw);
+        let relative = cases::relative(cases, case, values, |other| of(other, draw));
+        values.iter().cloned().chain(relative).collect()
+    };
+    let predicted = |case: &Case| {
+        let drawn: Vec<Vec<Value>> = (1..=args.draws).map(|draw| complete(case, draw)).collect();
+        score::with_intervals(&complete(case, 0), &drawn.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    };
+    Ok(cases.iter().map(predicted).collect())
+}
+
+/// True if one simulation serves both cases.
+fn same(one: &Case, other: &Case, leave_out: Option<LeaveOut>) -> bool {
+    key(one, leave_out, 0) == key(other, leave_out, 0) && one.kind == other.kind
+}
+
+/// All predictions as text, without a measured figure.
+fn frozen(cases: &[Case], predictions: &[Vec<score::Prediction>]) -> String {
+    let mut text = "unit,experiment,at,figure,predicted,low,high\n".to_owned();
+    for (case, predictions) in cases.iter().zip(predictions) {
+        for one in predictions {
+            let (low, high) = one.interval;
+            let at = one.value.at.replace(',', "");
+            let figure = one.value.figure.replace(',', "");
+            let _ = writeln!(text, "{},{},{at},{figure},{},{low},{high}", case.unit, case.experiment, one.value.value);
+        }
+    }
+    text
+}
+
+/// Measured figures against the predictions.
+fn compared(cases: &[Case], predictions: &[Vec<score::Prediction>], shipped: bool) -> Vec<Figure> {
+    let values: Vec<Vec<Value>> = cases.iter().map(|case| case.measured.iter().map(|(value, _)| value.clone()).collect()).collect();
+    let of = |case: &Case| -> &[Value] {
+        cases.iter().position(|one| std::ptr::eq(one, case)).and_then(|at| values.get(at)).map_or(&[], Vec::as_slice)
+    };
+    let one = |(case, predictions): (&Case, &Vec<score::Prediction>)| {
+        let counted = case.measured.first().is_some_and(|(_, counted)| *counted);
+        let relative = cases::relative(cases, case, of(case), of).map(|value| (value, counted));
+        let measured: Vec<(Value, bool)> = case.measured.iter().cloned().chain(relative).collect();
+        score::figures(case, predictions, &measured, shipped)
+    };
+    cases.iter().zip(predictions).flat_map(one).collect()
 }
 
 fn parameters_of(unit: &str, drive: &Drive) -> Parameters {
@@ -198,7 +350,7 @@ fn parameters_of(unit: &str, drive: &Drive) -> Parameters {
 fn text(document: &Document<'_>) -> String {
     let mut table = Table::new("", &["unit", "experiment", "pattern", "figure", "measured", "predicted", "interval", "off", "result"]);
     for one in document.figures {
-        let digits = if one.measured < 20.0 { 2 } else { 0 };
+        let digits = if one.measured < 6.0 { 2 } else { 0 };
         let kind = match (one.counted, one.fitted) {
             (false, _) => "not steady",
             (_, true) => "fitted",
@@ -231,5 +383,9 @@ fn text(document: &Document<'_>) -> String {
         .not_compared
         .iter()
         .map(|(unit, experiment, pattern, reason)| prose(&format!("Not compared: {unit} {experiment} {pattern}: {reason}.")));
-    [on_screen(&table), "\n".to_owned(), on_screen(&hits), "\n".to_owned(), on_screen(&used)].into_iter().chain(left).collect()
+    let hash = format!("SHA-256 of the predictions before the comparison: {}\n", document.predictions_sha256);
+    [on_screen(&table), "\n".to_owned(), on_screen(&hits), "\n".to_owned(), on_screen(&used), "\n".to_owned(), hash]
+        .into_iter()
+        .chain(left)
+        .collect()
 }

@@ -3,7 +3,7 @@
 
 use super::file::Drive;
 use super::source::{Source, SourceKind};
-use super::{DriveSpec, Flash, Interface, Medium, SpecError, wrong};
+use super::{DriveSpec, Flash, Interface, Medium, SpecError, VictimPolicy, wrong};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -16,11 +16,14 @@ const DIES: u32 = 64;
 const PAGE_BYTES: u64 = 16 << 10;
 /// From this rate on, dies of four planes are usual.
 const FOUR_PLANES_MBS: f64 = 3000.0;
-/// Superblocks per drive, approximately: a NAND block of each die of some hundred pages.
-const SUPERBLOCKS: u64 = 1000;
+/// Part of a stated latency that the host's software takes, in microseconds: the first steps of
+/// measured sweeps are that much faster.
+const HOST_US: f64 = 8.0;
 /// Superblocks open or kept free, which hold no stale data.
 const OPEN: f64 = 4.0;
 
+/// Spread of erasures at which levelling of the class starts.
+const STATIC_SPREAD: u32 = 64;
 /// Drives whose user data take more than this share of the flash level wear statically.
 const LITTLE_SPARE: f64 = 0.82;
 
@@ -63,21 +66,38 @@ pub struct Prior {
     pub over_rated: f64,
     /// Flash over the power of two that the capacity in decimal units fits in.
     pub raw_over_nominal: f64,
+    /// Superblocks of a drive.
+    pub superblocks: f64,
+    /// Step of a program that a read waits for, in nanoseconds.
+    pub suspend_step_ns: u32,
+    /// Choice of victims.
+    pub victim: VictimPolicy,
 }
 
 impl Prior {
     /// Median of the class.
-    pub const MEDIAN: Self = Self { metadata_permille: 37, die_wait_permille: 350, over_rated: 1.08, raw_over_nominal: 1.02 };
+    pub const MEDIAN: Self = Self {
+        metadata_permille: 37,
+        die_wait_permille: 350,
+        over_rated: 1.08,
+        raw_over_nominal: 1.02,
+        superblocks: 300.0,
+        suspend_step_ns: 300_000,
+        victim: VictimPolicy::Greedy,
+    };
 
-    /// A draw within the class. `at` are four numbers from 0 to 1.
+    /// A draw within the class. `at` are seven numbers from 0 to 1.
     #[must_use]
-    pub fn draw(at: [f64; 4]) -> Self {
+    pub fn draw(at: [f64; 7]) -> Self {
         let between = |nth: usize, low: f64, high: f64| low + (high - low) * at[nth];
         Self {
             metadata_permille: between(0, 20.0, 100.0) as u32,
             die_wait_permille: between(1, 250.0, 450.0) as u32,
             over_rated: between(2, 0.95, 1.2),
             raw_over_nominal: between(3, 0.98, 1.07),
+            superblocks: 128.0 * libm::pow(550.0 / 128.0, at[4]),
+            suspend_step_ns: between(5, 200e3, 600e3) as u32,
+            victim: if at[6] < 0.7 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit },
         }
     }
 }
@@ -98,19 +118,20 @@ impl DataSheet {
         let interface = self.interface();
         if let Some(us) = self.read_latency_us {
             let command = interface.latency_ns + interface.command_overhead_ns;
-            flash.nand.read_ns = ((us * 1000.0) as u64).saturating_sub(command).max(10_000);
+            flash.nand.read_ns = (((us - HOST_US).max(0.0) * 1000.0) as u64).saturating_sub(command).max(10_000);
         }
         let raw = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
         let little_spare = self.capacity_bytes as f64 / raw as f64 > LITTLE_SPARE;
-        flash.ftl.wear.static_spread_max = little_spare.then_some(24);
+        flash.ftl.wear.static_spread_max = little_spare.then_some(STATIC_SPREAD);
         let geometry = &mut flash.geometry;
         (geometry.channels, geometry.dies_per_channel, geometry.superblock_dies) = (8, DIES / 8, DIES);
-        geometry.pages_per_block = 1 << (raw / layer / SUPERBLOCKS).clamp(1, 1 << 20).ilog2();
+        geometry.pages_per_block = libm::ceil((raw / layer) as f64 / prior.superblocks).clamp(1.0, 1_048_576.0) as u32;
         geometry.blocks_per_plane = u32::try_from(raw.div_ceil(layer * u64::from(geometry.pages_per_block))).unwrap_or(u32::MAX);
         flash.ftl.metadata_permille = prior.metadata_permille;
+        flash.ftl.victim = prior.victim;
         flash.ftl.gc.die_wait_permille = prior.die_wait_permille;
         flash.nand.channel_bytes_per_s = 1_600_000_000;
-        flash.nand.suspend_ns = Some(30_000);
+        (flash.nand.suspend_ns, flash.nand.suspend_step_ns) = (Some(0), prior.suspend_step_ns);
         flash.write_cache.power_loss_protection = true;
         flash.write_cache.merge_bytes = 400 << 10;
         flash.trim.queued = true;
@@ -151,7 +172,7 @@ impl DataSheet {
         let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
         let valid = 1.0 - 1.0 / waf;
         let used = (valid - 1.0) / libm::log(valid);
-        let raw = capacity / used * (1.0 + OPEN / SUPERBLOCKS as f64);
+        let raw = capacity / used * (1.0 + OPEN / prior.superblocks);
         // Rated values are rounded and some are minimums; the flash of the class bounds them.
         raw.clamp(nominal * 0.95, nominal * 1.12).max(capacity * 1.04) as u64
     }
@@ -159,7 +180,7 @@ impl DataSheet {
     fn interface(&self) -> Interface {
         let link = self.link_mbs.or(self.sequential_read_mbs).unwrap_or(3500.0);
         let read_iops = self.random_read_iops.unwrap_or(500_000.0);
-        let write_us = self.write_latency_us.unwrap_or(12.0);
+        let write_us = self.write_latency_us.map_or(9.0, |us| (us - HOST_US).max(1.0));
         Interface {
             rate_bytes_per_s: (self.sequential_read_mbs.map_or(link, |read| read.min(link)) * MB) as u64,
             full_duplex: link > 600.0,
@@ -187,10 +208,15 @@ impl DataSheet {
             class,
         );
         add("interface.command_overhead_ns", self.random_read_iops.is_some(), "random reads per second of the data sheet", class);
-        add("interface.latency_ns", self.write_latency_us.is_some(), "write latency of the data sheet", class);
+        add("interface.latency_ns", self.write_latency_us.is_some(), "write latency of the data sheet, less the host's part", class);
         add("flash", false, "", "prior of the class of data-centre drives");
         add("flash.nand.program_ns", self.sequential_write_mbs.is_some(), "sequential write rate of the data sheet", class);
-        add("flash.nand.read_ns", self.read_latency_us.is_some(), "read latency of the data sheet, less command and link", class);
+        add(
+            "flash.nand.read_ns",
+            self.read_latency_us.is_some(),
+            "read latency of the data sheet, less command, link and the host's part",
+            class,
+        );
         let spare = if self.random_write_iops.is_some() {
             "the spare space with which the model shows the rated random writes"
         } else {

@@ -203,6 +203,10 @@ pub struct GarbageCollection {
     /// relocation work. Internal work takes that much longer.
     #[serde(skip_serializing_if = "is_zero")]
     pub die_wait_permille: u32,
+    /// Length in nanoseconds of a step of internal work on a die. A program of host data waits for
+    /// the end of the step; reads do not. 0 lets programs start at any time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub step_ns: u32,
     /// Idle time before background collection starts; `None` disables it.
     pub idle_delay_ns: Option<u64>,
     /// Background collection stops when this many superblocks are free.
@@ -218,6 +222,7 @@ impl Default for GarbageCollection {
             free_high: 2,
             pacing: GcPacing::Smooth,
             die_wait_permille: 0,
+            step_ns: 0,
             idle_delay_ns: Some(1_000_000_000),
             idle_free: 4,
             idle_valid_max_permille: 900,
@@ -292,6 +297,10 @@ pub struct NandTiming {
     pub channel_order: ChannelOrder,
     /// Delay in nanoseconds after which a read suspends a program or erase; `None` never does.
     pub suspend_ns: Option<u64>,
+    /// Length in nanoseconds of a step of a program, erase or relocation. A read suspends it only
+    /// at the end of a step, after `suspend_ns` more. 0 suspends at any time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub suspend_step_ns: u32,
     /// True if relocated pages stay in their die (copy-back) and do not cross the channel.
     pub copyback: bool,
     /// Read-ahead in bytes for sequential reads.
@@ -316,6 +325,7 @@ impl Default for NandTiming {
             channel_bytes_per_s: 800_000_000,
             channel_order: ChannelOrder::Ready,
             suspend_ns: None,
+            suspend_step_ns: 0,
             copyback: false,
             read_ahead_bytes: 512 << 10,
             read_spread_permille: 0,

@@ -198,6 +198,7 @@ impl Flash {
         within("flash.ftl.metadata_permille", ftl.metadata_permille, 0, 1000)?;
         let gc = &ftl.gc;
         within("flash.ftl.gc.die_wait_permille", gc.die_wait_permille, 0, 10_000)?;
+        within("flash.ftl.gc.step_ns", gc.step_ns, 0, 1_000_000_000)?;
         within("flash.ftl.gc.free_low", gc.free_low, 2, 1 << 20)?;
         if gc.free_high < gc.free_low {
             return Err(wrong("flash.ftl.gc.free_high", gc.free_high, format!("must be at least free_low ({})", gc.free_low)));
@@ -221,6 +222,7 @@ impl Flash {
         duration("flash.nand.erase_ns", nand.erase_ns)?;
         rate("flash.nand.channel_bytes_per_s", nand.channel_bytes_per_s)?;
         optional_duration("flash.nand.suspend_ns", nand.suspend_ns)?;
+        within("flash.nand.suspend_step_ns", nand.suspend_step_ns, 0, 1_000_000_000)?;
         within("flash.nand.read_spread_permille", nand.read_spread_permille, 0, 1000)?;
         within("flash.nand.read_retries_per_million", nand.read_retries_per_million, 0, 1_000_000)?;
         duration("flash.nand.read_retry_ns", nand.read_retry_ns)?;

@@ -67,6 +67,8 @@ pub(super) struct Clock {
     superblock_dies: u64,
     channel_rate: u64,
     suspend: Option<u64>,
+    suspend_step: u64,
+    gc_step: u64,
     channel_order: ChannelOrder,
     /// Lower bound on the start time of future reads.
     pub(super) reads_begin: u64,
@@ -147,6 +149,8 @@ impl Clock {
             superblock_dies: u64::from(geometry.superblock_dies),
             channel_rate: nand.channel_bytes_per_s,
             suspend: nand.suspend_ns,
+            suspend_step: u64::from(nand.suspend_step_ns),
+            gc_step: u64::from(flash.ftl.gc.step_ns),
             channel_order: nand.channel_order,
             reads_begin: 0,
             copyback: nand.copyback,
@@ -291,7 +295,7 @@ impl Clock {
     }
 
     pub(super) fn write_map_page(&mut self, die: u32, now: u64) {
-        self.dies.each[die as usize].serve(now, self.now.program, 0);
+        self.dies.each[die as usize].serve(now, self.now.program, 0, 0);
     }
 
     /// Programs a row of host data on `die`, after a share of the owed time. Returns the end.
@@ -313,9 +317,9 @@ impl Clock {
     #[inline(always)]
     fn program_on(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
-        let arrived = channel.serve(ready, self.now.row_transfer, self.channels.share);
+        let arrived = channel.serve(ready, self.now.row_transfer, self.channels.share, 0);
         let took = if slc { self.now.slc_program } else { self.now.program };
-        self.dies.each[die as usize].serve(arrived, took, self.dies.share)
+        self.dies.each[die as usize].serve(arrived, took, self.dies.share, self.gc_step)
     }
 
     /// Reads a row on `die`, starting at `ready` or later, and transfers `bytes` over the
@@ -327,14 +331,14 @@ impl Clock {
     /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of retries.
     pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
         let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page).saturating_add(retried);
-        let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
+        let sensed = self.dies.each[die as usize].read(ready, took, self.suspend, self.suspend_step);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
         // Writes use the channel in submission order; reads may overtake them.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
         let took = transfer_ns(bytes, self.channel_rate);
         match self.channel_order {
             ChannelOrder::Ready => channel.read_when_ready(sensed, took, self.reads_begin),
-            ChannelOrder::Submission => channel.read(sensed, took, Some(0)),
+            ChannelOrder::Submission => channel.read(sensed, took, Some(0), 0),
         }
     }
 

@@ -30,14 +30,15 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Schedules work of `took` ns at `ready` or later, after all earlier work and `share` of the
-    /// owed time. Returns its end.
+    /// owed time, which is worked off in steps of `step` ns unless 0. Returns its end.
     #[inline(always)]
-    pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64) -> u64 {
+    pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64, step: u64) -> u64 {
         if self.owed != 0 {
             self.settle(self.reads_free);
             self.free = self.free.max(self.reads_free);
             let idle = ready.saturating_sub(self.free);
-            self.work_off(self.owed.min(idle.max(share).max(self.owed >> LEAST_SHARE_BITS)));
+            let begun = if step == 0 { idle } else { idle + self.owed.saturating_sub(idle) % step };
+            self.work_off(self.owed.min(begun.max(share).max(self.owed >> LEAST_SHARE_BITS)));
         }
         self.free = ready.max(self.free).max(self.reads_free).saturating_add(took);
         self.host_ns = self.host_ns.saturating_add(took);
@@ -45,15 +46,18 @@ impl Lane {
     }
 
     /// Schedules a read at `ready` or later. It waits for all earlier work, or with `ahead` only
-    /// that long and for other reads. Returns its end. Delays later work by the same time, except
-    /// for promised completions.
-    pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>) -> u64 {
+    /// for the end of a step of `step` ns, that long after it and for other reads. Returns its
+    /// end. Delays later work by the same time, except for promised completions.
+    pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>, step: u64) -> u64 {
         self.settle(ready);
         let busy_until = self.free.saturating_add(self.owed);
         let start = match ahead {
             _ if busy_until <= ready => ready,
             None => self.free.max(ready),
-            Some(wait) => ready.saturating_add(wait).max(self.reads_free).min(busy_until),
+            Some(wait) => {
+                let left = if step == 0 { 0 } else { (busy_until - ready) % step };
+                ready.saturating_add(wait).saturating_add(left).max(self.reads_free).min(busy_until)
+            }
         };
         self.settle(start);
         self.free = self.free.max(start).saturating_add(took);
@@ -206,5 +210,45 @@ impl FlashLanes {
         self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
         self.each.iter_mut().for_each(|lane| lane.owed = 0);
         (self.share, self.undivided_ns, self.uncovered_ns, self.idle_uncovered_ns) = (0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_suspends_at_the_end_of_a_step() {
+        let read = |ready, step| {
+            let mut lane = Lane::default();
+            assert_eq!(lane.serve(0, 1000, 0, 0), 1000);
+            lane.read(ready, 50, Some(10), step) - ready
+        };
+        // Steps end at 100, 400, 700 and 1000.
+        assert_eq!((read(250, 0), read(250, 300), read(100, 300), read(401, 300)), (60, 210, 60, 359));
+        // A read waits no longer than the program.
+        assert_eq!((read(995, 300), read(1000, 300)), (55, 50));
+    }
+
+    #[test]
+    fn read_suspends_relocation_at_the_end_of_a_step() {
+        let mut lane = Lane::default();
+        lane.owe(0, 1000);
+        assert_eq!(lane.read(250, 50, Some(0), 300), 450);
+        assert_eq!(lane.owed, 600);
+    }
+
+    #[test]
+    fn program_waits_for_the_end_of_a_relocation_step() {
+        let program = |ready, step| {
+            let mut lane = Lane::default();
+            lane.owe(0, 1000);
+            (lane.serve(ready, 10, 0, step) - ready, lane.owed)
+        };
+        // Steps end at 100, 400, 700 and 1000.
+        assert_eq!(program(250, 0), (10, 750));
+        assert_eq!(program(250, 300), (160, 600));
+        assert_eq!(program(400, 300), (10, 600));
+        assert_eq!(program(990, 300), (20, 0));
     }
 }

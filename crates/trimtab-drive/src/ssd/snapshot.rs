@@ -61,7 +61,7 @@ pub enum SnapshotError {
 }
 
 /// Mechanisms that are off, as the fingerprint would show them.
-const OFF: [&str; 3] = ["metadata_permille: 0, ", "die_wait_permille: 0, ", "merge_bytes: 0, "];
+const OFF: [&str; 5] = ["metadata_permille: 0, ", "die_wait_permille: 0, ", "merge_bytes: 0, ", "suspend_step_ns: 0, ", "step_ns: 0, "];
 
 /// Hash of a specification without its name and description. Mechanisms that are off do not
 /// change it, so snapshots from before they existed stay valid.

@@ -13,7 +13,7 @@ use trimtab_drive::{Command, Device as _, Extent};
 /// Writes in flight.
 const DEPTH: usize = 512;
 /// Pages per erase block of the scaled-down drive.
-const PAGES: u32 = 1;
+const PAGES: u32 = 3;
 
 /// Steady state under uniform writes of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]

@@ -32,34 +32,31 @@ pub struct Measured {
 /// # Errors
 /// The first line that lacks a figure.
 pub fn parse(csv: &str) -> Result<Vec<Measured>, String> {
-    let mut lines = csv.lines().filter(|line| !line.starts_with('#'));
-    let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let mut rows = Vec::new();
-    for (nth, line) in (2..).zip(lines) {
-        let fields: BTreeMap<&str, &str> = columns.iter().copied().zip(line.split(',')).collect();
-        let row = Fields { fields, nth };
-        if row.text("pattern") != "sequential" {
-            rows.push(row.measured()?);
-        }
-    }
-    Ok(rows)
+    rows(csv).filter(|row| row.text("pattern") != "sequential").map(|row| row.measured()).collect()
 }
 
-struct Fields<'a> {
+/// Rows of `csv` under its first line, without comments.
+pub(super) fn rows(csv: &str) -> impl Iterator<Item = Fields<'_>> {
+    let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#'));
+    let columns: Vec<&str> = lines.next().unwrap_or_default().1.split(',').collect();
+    lines.map(move |(nth, line)| Fields { fields: columns.iter().copied().zip(line.split(',')).collect(), nth })
+}
+
+pub(super) struct Fields<'a> {
     fields: BTreeMap<&'a str, &'a str>,
     nth: usize,
 }
 
 impl Fields<'_> {
-    fn text(&self, column: &str) -> &str {
+    pub(super) fn text(&self, column: &str) -> &str {
         self.fields.get(column).copied().unwrap_or_default()
     }
 
-    fn optional(&self, column: &str) -> Option<f64> {
+    pub(super) fn optional(&self, column: &str) -> Option<f64> {
         self.text(column).parse().ok()
     }
 
-    fn number(&self, column: &str) -> Result<f64, String> {
+    pub(super) fn number(&self, column: &str) -> Result<f64, String> {
         self.optional(column).ok_or_else(|| format!("line {}: column {column} holds no number: '{}'", self.nth, self.text(column)))
     }
 

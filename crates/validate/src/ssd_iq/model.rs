@@ -8,7 +8,7 @@ use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
 
-const UNIT: u64 = 4096;
+pub(super) const UNIT: u64 = 4096;
 /// Length of a bin in drive writes, as in the measured curves.
 const BIN: f64 = 0.05;
 
@@ -58,32 +58,61 @@ pub struct Outcome {
 }
 
 /// A drive in a closed loop with a constant number of writes in flight.
-struct Host {
-    ssd: Ssd,
-    completions: Vec<Nanos>,
+pub struct Host {
+    pub(super) ssd: Ssd,
+    pub(super) completions: Vec<Nanos>,
     next: usize,
+    /// Least time of a command in nanoseconds, which the host takes.
+    pub(super) command_ns: u64,
 }
 
 impl Host {
-    fn write(&mut self, unit: u64, units: u64) -> Nanos {
+    pub(super) fn new(ssd: Ssd, depth: usize) -> Self {
+        Self { ssd, completions: vec![Nanos(0); depth], next: 0, command_ns: 0 }
+    }
+
+    /// Writes the first `units` units once in order.
+    pub(super) fn fill_in_order(&mut self, units: u64) {
+        for from in (0..units).step_by(128) {
+            self.write(from, 128.min(units - from));
+        }
+    }
+
+    pub(super) fn write(&mut self, unit: u64, units: u64) -> Nanos {
         let now = self.completions[self.next];
         let extent = Extent { offset: unit * UNIT, len: units * UNIT };
         let done = self.ssd.submit(now, &Command::Write(extent, DataClass::Random)).done;
+        let done = done.max(Nanos(now.0 + self.command_ns));
         self.completions[self.next] = done;
         self.next = (self.next + 1) % self.completions.len();
         done
     }
+
+    /// Completion of all writes.
+    pub(super) fn now(&self) -> Nanos {
+        self.completions.iter().copied().max().unwrap_or(Nanos(0))
+    }
 }
 
-/// Runs `run` on `spec`, scaled to erase blocks of `pages` pages.
+/// `spec` with erase blocks so short that the drive holds `pages` times 2 GiB.
+///
+/// # Errors
+/// If the specification is invalid.
+pub(super) fn small(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
+    let whole = spec.flash().map_or(1, |flash| flash.geometry.pages_per_block);
+    let wanted = (u64::from(pages) << 31) as f64 / spec.capacity_bytes as f64;
+    with_short_blocks(spec, (libm::ceil(f64::from(whole) * wanted) as u32).min(whole))
+}
+
+/// Runs `run` on `spec`, [scaled](small) to `pages` times 2 GiB.
 ///
 /// # Errors
 /// If the specification is invalid.
 pub fn run(spec: &DriveSpec, run: &Run, pages: u32, seed: u64) -> Result<Outcome, SpecError> {
-    let small = with_short_blocks(spec, pages)?;
+    let small = small(spec, pages)?;
     let used = |capacity: u64| ((capacity / UNIT) as f64 * run.used) as u64;
     let units = used(small.capacity_bytes);
-    let mut host = Host { ssd: Ssd::new(&small, seed)?, completions: vec![Nanos(0); run.depth], next: 0 };
+    let mut host = Host::new(Ssd::new(&small, seed)?, run.depth);
     fill(&mut host, run.start, units, seed);
     let mut load = Load::new(run.pattern.clone(), units as u32, used(spec.capacity_bytes), run.scattered, seed);
     let total = (run.drive_writes * units as f64) as u64;
@@ -127,11 +156,7 @@ pub fn run(spec: &DriveSpec, run: &Run, pages: u32, seed: u64) -> Result<Outcome
 fn fill(host: &mut Host, start: Start, units: u64, seed: u64) {
     match start {
         Start::Empty => {}
-        Start::Sequential => {
-            for from in (0..units).step_by(128) {
-                host.write(from, 128.min(units - from));
-            }
-        }
+        Start::Sequential => host.fill_in_order(units),
         Start::Random => {
             let mut order: Vec<u32> = (0..units as u32).collect();
             trimtab_drive::rng::Stream::new(seed, "ssd-iq fill").shuffle(&mut order);
@@ -143,23 +168,19 @@ fn fill(host: &mut Host, start: Start, units: u64, seed: u64) {
 }
 
 /// Time and counters at one point of a run.
-struct Marks {
+pub(super) struct Marks {
     at: Nanos,
-    counters: trimtab_drive::counters::Counters,
+    pub(super) counters: trimtab_drive::counters::Counters,
 }
 
 impl Marks {
-    fn new(host: &Host) -> Self {
-        Self { at: Self::now(host), counters: host.ssd.counters().clone() }
-    }
-
-    fn now(host: &Host) -> Nanos {
-        host.completions.iter().copied().max().unwrap_or(Nanos(0))
+    pub(super) fn new(host: &Host) -> Self {
+        Self { at: host.now(), counters: host.ssd.counters().clone() }
     }
 
     /// MB/s of `units` units written since these marks.
-    fn rate(&self, host: &Host, units: u64) -> f64 {
-        let ns = (Self::now(host).0 - self.at.0).max(1);
+    pub(super) fn rate(&self, host: &Host, units: u64) -> f64 {
+        let ns = (host.now().0 - self.at.0).max(1);
         (units * UNIT) as f64 / ns as f64 * 1e3
     }
 }

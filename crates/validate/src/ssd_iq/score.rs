@@ -1,27 +1,41 @@
 //! Predictions against measurements.
 
-use super::data::Measured;
-use super::model::Outcome;
+use super::cases::{Case, KNEE, Kind, RELATIVE, Value};
 use serde::Serialize;
 
 /// Distance between bins of the measured curves, in drive writes.
 const CLIFF_RESOLUTION: f64 = 0.05;
 
-/// Rows whose figures decided a parameter of the unit: (unit, experiment, start of the
-/// pattern). Their steady rate and WAF are fitted, not predicted.
-const FITTED: [(&str, &str, &str); 8] = [
-    ("h0", "wa14", "uniform"),
-    ("s0", "wa14", "uniform"),
-    ("wd", "wa14", "uniform"),
-    ("mp0", "wa14", "uniform"),
-    ("i1", "init07", "uniform"),
-    ("i1", "init07", "zipf"),
-    ("wd", "wa14", "read-only share s0.4"),
-    ("i4i", "i4i-aws", "uniform"),
+/// Rows whose figures decided a parameter of a shipped drive: unit, experiment, start of the place
+/// in the case, start of the figure.
+const FITTED: [(&str, &str, &str, &str); 19] = [
+    ("h0", "wa14", "uniform", "steady"),
+    ("s0", "wa14", "uniform", "steady"),
+    ("wd", "wa14", "uniform", "steady"),
+    ("mp0", "wa14", "uniform", "steady"),
+    ("i1", "init07", "uniform", "steady"),
+    ("i1", "init07", "uniform", "WAF"),
+    ("i1", "init07", "zipf", "steady"),
+    ("i1", "init07", "zipf", "WAF"),
+    ("wd", "wa14", "read-only share s0.4", "steady"),
+    ("wd", "wa14", "read-only share s0.4", RELATIVE),
+    ("i4i", "i4i-aws", "uniform", "steady"),
+    // The size of superblocks.
+    ("h0", "wa28", "", "zone"),
+    ("s0", "wa28", "", "zone"),
+    ("wd", "wa28", "", "zone"),
+    ("mp0", "wa28", "", "zone"),
+    ("i1", "wa28", "", "zone"),
+    ("i1", "wa30", "zones of 8192 MiB, 1 open", "zone"),
+    // The steps of relocation.
+    ("mp0", "lat10", "", "write p99"),
+    ("mp0", "lat10", "", "knee"),
 ];
 /// Units whose runs with 80 and 90 % read-only pages decided the static wear levelling of the
 /// class.
 const FITTED_LEVELLING: [&str; 3] = ["h0", "s0", "wd"];
+/// Figures for which all units together decided a value of the class.
+const FITTED_CLASS: [&str; 2] = ["read p99 us", "write p50 us"];
 
 /// A figure of a run, measured and predicted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +52,7 @@ pub struct Figure {
     pub measured: f64,
     /// Value of the model.
     pub predicted: f64,
-    /// Interval that holds nine of ten open rows of this figure.
+    /// Interval: the figures of all draws of the assumed values.
     pub interval: (f64, f64),
     /// Largest deviation of a hit, in per cent.
     pub limit_percent: f64,
@@ -64,51 +78,80 @@ impl Figure {
     }
 }
 
-/// Rates of a unit under uniform writes, measured and predicted, to which shares of read-only
-/// pages are related.
-pub type Uniform = Option<(f64, f64)>;
+/// A prediction with its interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The prediction of the drive.
+    pub value: Value,
+    /// Least and largest figure of the draws, the prediction among them.
+    pub interval: (f64, f64),
+}
 
-/// Figures of `row` against the prediction `of_model`. With `open`, no row of the unit was used
-/// for a fit.
+/// The predictions `values`, with intervals from `draws` of the same case.
 #[must_use]
-pub fn figures(row: &Measured, of_model: &Outcome, uniform: Uniform, open: bool) -> Vec<Figure> {
-    let is_uniform = row.pattern == "uniform";
-    let fit = |list: &(&str, &str, &str)| list.0 == row.unit && list.1 == row.experiment && row.pattern.starts_with(list.2);
-    let fitted = !open && FITTED.iter().any(fit);
-    let levelling = !open && row.read_only_percent.is_some_and(|share| share >= 80.0) && FITTED_LEVELLING.contains(&row.unit.as_str());
-    let one = |figure, measured: f64, predicted: f64, limit: f64, half: f64, fitted: bool| Figure {
-        unit: row.unit.clone(),
-        experiment: row.experiment.clone(),
-        pattern: row.pattern.clone(),
-        figure,
-        measured,
-        predicted,
-        interval: (predicted * (1.0 - half), predicted * (1.0 + half)),
-        limit_percent: limit,
-        hit: ((predicted / measured - 1.0) * 100.0).abs() <= limit,
-        fitted,
-        counted: row.steady,
+pub fn with_intervals(values: &[Value], draws: &[&[Value]]) -> Vec<Prediction> {
+    let of = |value: &Value| {
+        let same = |other: &&Value| (&other.at, other.figure) == (&value.at, value.figure);
+        let drawn = draws.iter().filter_map(|draw| draw.iter().find(same)).map(|other| other.value);
+        let all = || drawn.clone().chain([value.value]);
+        let interval = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        Prediction { value: value.clone(), interval }
     };
-    let measured = &row.outcome;
-    let mut all = vec![one("fresh MB/s", measured.fresh_mbs, of_model.fresh_mbs, 10.0, 0.12, false)];
-    let (limit, half) = if is_uniform { (10.0, 0.10) } else { (15.0, 0.18) };
-    all.push(one("steady MB/s", measured.steady_mbs, of_model.steady_mbs, limit, half, fitted || levelling));
-    if let (Some(_), Some((measured_uniform, predicted_uniform))) = (row.read_only_percent, uniform) {
-        let relative = (measured.steady_mbs / measured_uniform, of_model.steady_mbs / predicted_uniform);
-        all.push(one("rate over uniform", relative.0, relative.1, 15.0, 0.18, fitted || levelling));
+    values.iter().map(of).collect()
+}
+
+/// Largest deviation of a hit in per cent.
+fn limit_percent(value: &Value) -> f64 {
+    match value.figure {
+        "fresh MB/s" => 10.0,
+        "steady MB/s" if value.at == "uniform" => 10.0,
+        "WAF of collection" | "zone WAF of collection" => 5.0,
+        figure if figure.starts_with("cliff") || figure.ends_with("us") => 25.0,
+        _ => 15.0,
     }
-    if let (Some(measured), Some(predicted)) = (measured.gc_waf, of_model.gc_waf) {
-        all.push(one("WAF of collection", measured, predicted, 5.0, 0.05, fitted));
-    }
-    if let (Some(measured), Some(predicted)) = (measured.cliff_at, of_model.cliff_at) {
-        let mut cliff = one("cliff in drive writes", measured, predicted, 25.0, 0.25, false);
-        let resolution = CLIFF_RESOLUTION + 1e-9;
-        cliff.hit |= (measured - predicted).abs() <= resolution;
-        cliff.interval = (cliff.interval.0.min(predicted - resolution), cliff.interval.1.max(predicted + resolution));
-        all.push(cliff);
-    }
-    all.push(one("slowest bin MB/s", measured.trough_mbs, of_model.trough_mbs, 15.0, 0.20, false));
-    all
+}
+
+/// Measured figures of `case` against `predictions`. `shipped` tells that the drive is the shipped
+/// one, which some figures decided.
+#[must_use]
+pub fn figures(case: &Case, predictions: &[Prediction], measured: &[(Value, bool)], shipped: bool) -> Vec<Figure> {
+    let one = |(measured, counted): &(Value, bool)| {
+        let found = predictions.iter().find(|one| (&one.value.at, one.value.figure) == (&measured.at, measured.figure))?;
+        let (predicted, limit) = (found.value.value, limit_percent(measured));
+        let near = (measured.value - predicted).abs();
+        let cliff = measured.figure.starts_with("cliff") && near <= CLIFF_RESOLUTION + 1e-9;
+        let hit = match &case.kind {
+            Kind::Sweep(_, offered) if measured.figure == KNEE => step(offered, measured.value).abs_diff(step(offered, predicted)) <= 1,
+            _ => ((predicted / measured.value - 1.0) * 100.0).abs() <= limit || cliff,
+        };
+        let fitted = |row: &(&str, &str, &str, &str)| {
+            (row.0, row.1) == (&*case.unit, &*case.experiment) && measured.at.starts_with(row.2) && measured.figure.starts_with(row.3)
+        };
+        let levelling = FITTED_LEVELLING.contains(&&*case.unit)
+            && case.read_only_percent.is_some_and(|share| share >= 80.0)
+            && ["steady MB/s", RELATIVE].contains(&measured.figure);
+        // A bin is the resolution of both cliffs.
+        let slack = if measured.figure.starts_with("cliff") { CLIFF_RESOLUTION + 1e-9 } else { 0.0 };
+        Some(Figure {
+            unit: case.unit.clone(),
+            experiment: case.experiment.clone(),
+            pattern: measured.at.clone(),
+            figure: measured.figure,
+            measured: measured.value,
+            predicted,
+            interval: (found.interval.0 - slack, found.interval.1 + slack),
+            limit_percent: limit,
+            hit,
+            fitted: shipped && (levelling || FITTED.iter().any(fitted) || FITTED_CLASS.contains(&measured.figure)),
+            counted: *counted,
+        })
+    };
+    measured.iter().filter_map(one).collect()
+}
+
+/// Index of the step at `rate` or the first above it.
+fn step(offered: &[f64], rate: f64) -> usize {
+    offered.iter().position(|one| *one >= rate).unwrap_or(offered.len())
 }
 
 /// Hits of one kind of figure.

@@ -1,31 +1,32 @@
 use super::*;
+use crate::ssd_iq::cases::Kind;
 
-/// Runs that count as hits and must stay hits, at one page per erase block: (unit, experiment,
-/// pattern, used share in per cent). Short enough for a debug build.
-const HITS: [(&str, &str, &str, f64); 4] = [
-    ("mp0", "op02", "uniform", 50.0),
-    ("mp0", "op02", "uniform", 80.0),
-    ("mp0", "op02", "uniform", 100.0),
-    ("i1", "init07", "uniform", 100.0),
-];
+/// Figures of `case` on the shipped drive of its unit at `pages` pages.
+fn figures_of(case: &Case, pages: u32) -> Vec<Figure> {
+    let values = case.predict(&drive(&case.unit, false).unwrap().spec, pages, 1).unwrap();
+    score::figures(case, &score::with_intervals(&values, &[]), &case.measured, true)
+}
 
+/// The measured run of `unit` with `used` per cent of the drive, after a sequential fill.
+fn uniform_run(unit: &str, experiment: &str, used: f64) -> Case {
+    let is = |case: &&Case| {
+        let Kind::Run(pattern, run) = &case.kind else { return false };
+        let same = (&*case.unit, &*case.experiment, &**pattern) == (unit, experiment, "uniform");
+        same && (run.used * 100.0 - used).abs() < 1.0 && run.start == model::Start::Sequential
+    };
+    let mut case = Measurements::embedded().unwrap().cases().iter().find(is).unwrap().clone();
+    // Two and a half drive writes are steady under uniform writes.
+    let Kind::Run(_, run) = &mut case.kind else { unreachable!() };
+    run.drive_writes = 2.5;
+    case
+}
+
+/// Runs that count as hits must stay hits, at one page: short enough for a debug build.
 #[test]
 fn open_hits_stay_hits() {
-    let rows = data::parse(data::STEADY).unwrap();
-    for (unit, experiment, pattern, used) in HITS {
-        let row = rows
-            .iter()
-            .filter(|row| (&*row.unit, &*row.experiment, &*row.pattern) == (unit, experiment, pattern))
-            .find(|row| {
-                let run = row.run.as_ref().unwrap();
-                (run.used * 100.0 - used).abs() < 1.0 && run.start == model::Start::Sequential
-            })
-            .unwrap();
-        // Two and a half drive writes are steady under uniform writes.
-        let mut run = row.run.clone().unwrap();
-        run.drive_writes = 2.5;
-        let outcome = model::run(&drive(unit, false).unwrap().spec, &run, 1, 1).unwrap();
-        for figure in score::figures(row, &outcome, None, false) {
+    for (unit, experiment, used) in [("mp0", "op02", 50.0), ("mp0", "op02", 80.0), ("mp0", "op02", 100.0), ("i1", "init07", 100.0)] {
+        let case = uniform_run(unit, experiment, used);
+        for figure in figures_of(&case, 1) {
             let scored =
                 ["steady MB/s", "WAF of collection"].contains(&figure.figure) || (unit == "mp0" && figure.figure.starts_with("cliff"));
             assert!(!scored || figure.hit, "{figure:?}");
@@ -43,6 +44,43 @@ fn equal_seeds_predict_equal_outcomes() {
     let outcome = |seed| model::run(&spec, &run, 1, seed).unwrap();
     assert_eq!(outcome(1), outcome(1));
     assert_ne!(outcome(1), outcome(2));
+}
+
+/// The knee of one sweep whose drive saturates, and of one whose drive stalls long before.
+#[test]
+fn knees_of_open_sweeps_are_within_one_step() {
+    for (unit, steps) in [("wd", 5), ("mp0", 3)] {
+        let measurements = Measurements::embedded().unwrap();
+        let mut sweep = measurements.sweeps.iter().find(|sweep| sweep.unit == unit).unwrap().clone();
+        sweep.steps.truncate(steps);
+        let figures = figures_of(&Case::of_sweep(&sweep), 1);
+        let knee = figures.iter().find(|figure| figure.figure == cases::KNEE).unwrap();
+        assert!(knee.hit, "{knee:?}");
+    }
+}
+
+#[test]
+fn superblock_size_decides_rate_of_zones() {
+    let measurements = Measurements::embedded().unwrap();
+    for (unit, mib) in [("mp0", 1024.0), ("s0", 1024.0), ("mp0", 4096.0)] {
+        let run = measurements.zones.iter().find(|run| run.unit == unit && run.zone_mib == mib).unwrap();
+        let figures = figures_of(&Case::of_zones(run), 1);
+        assert!(figures.iter().all(|figure| figure.hit), "{figures:?}");
+    }
+}
+
+/// Predictions that leave a unit or an experiment out do not change with what it measured.
+#[test]
+fn frozen_predictions_ignore_measured_figures() {
+    let case = uniform_run("mp0", "op02", 50.0);
+    let mut other = case.clone();
+    other.measured.iter_mut().for_each(|(value, _)| value.value *= 2.0);
+    let text = |case: &Case| {
+        let values = case.predict(&drive("mp0", true).unwrap().spec, 1, 1).unwrap();
+        frozen(std::slice::from_ref(case), &[score::with_intervals(&values, &[])])
+    };
+    assert_eq!(text(&case), text(&other));
+    assert!(text(&case).lines().count() > 3 && !text(&case).contains("1283"));
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             channel_bytes_per_s: rate(rng),
             channel_order: if rng.chance(0.3) { ChannelOrder::Submission } else { ChannelOrder::Ready },
             suspend_ns: optional(rng),
+            suspend_step_ns: any(rng, 0, 1_000_000_000, 300_000) as u32,
             copyback: rng.chance(0.3),
             read_spread_permille: any(rng, 0, 1000, 300) as u16,
             read_retries_per_million: any(rng, 0, 1_000_000, 1000) as u32,
@@ -61,6 +62,7 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::Random][rng.below(4) as usize];
         flash.ftl.mapping_cache_bytes = rng.chance(0.3).then_some(4096);
         flash.ftl.gc.pacing = if rng.chance(0.5) { GcPacing::Burst } else { GcPacing::Smooth };
+        flash.ftl.gc.step_ns = any(rng, 0, 1_000_000_000, 0) as u32;
         flash.ftl.gc.idle_delay_ns = optional(rng);
         flash.ftl.gc.idle_free = any(rng, 0, u64::from(u32::MAX), 6) as u32;
         flash.ftl.gc.idle_valid_max_permille = any(rng, 0, 1000, 500) as u16;

@@ -40,6 +40,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         let free_low = rng.between(2, 3) as u32;
         flash.ftl.gc = GarbageCollection {
             die_wait_permille: 0,
+            step_ns: 0,
             free_low,
             free_high: free_low + rng.below(3) as u32,
             pacing: if rng.chance(0.7) { GcPacing::Smooth } else { GcPacing::Burst },
