@@ -14,11 +14,13 @@ install:
 	install -d $(ROOT)/lib/systemd/system
 	for unit in $(UNITS); do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
 	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
+	install -D -m 644 -t $(ROOT)/share/trimtab/mixin packaging/mixin/*.yaml packaging/mixin/dashboards/*.json
 	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
 	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
 
 uninstall:
 	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(UNITS)))
 	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
+	rm -rf $(ROOT)/share/trimtab
 	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
 	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi

@@ -8,7 +8,7 @@ pub mod config;
 mod control;
 mod counter;
 mod iops_limit;
-pub(crate) mod metrics;
+pub mod metrics;
 pub mod selection;
 mod state;
 mod task;
@@ -17,7 +17,7 @@ use crate::history::History;
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
-use metrics::Figures;
+use metrics::{Figures, MountVerdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use sd_notify::NotifyState;
@@ -29,10 +29,10 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use task::{Task, TaskContext, say};
+use task::{DIAGNOSE_EVERY, Task, TaskContext, say};
 use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;
@@ -78,6 +78,8 @@ struct PendingMount {
     mount: Mount,
     rule: Rule,
     check: MountCheck,
+    /// The doctor's last verdict, if the filesystem could not be trimmed before.
+    verdict: Option<MountVerdict>,
 }
 
 struct Daemon {
@@ -87,6 +89,10 @@ struct Daemon {
     common: Arc<TaskContext>,
     workers: Vec<Worker>,
     asked: Vec<PendingMount>,
+    /// Figures of the filesystems that cannot be trimmed.
+    untrimmed: Vec<Figures>,
+    /// Time of the last diagnosis of all of these.
+    diagnosed: Instant,
     /// Logged messages that are not repeated.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
@@ -101,7 +107,12 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo");
     }
-    let common = TaskContext { state: config.state.clone(), history: History::new(&config.state), shutting_down: options.shutdown };
+    let common = TaskContext {
+        state: config.state.clone(),
+        history: History::new(&config.state),
+        accepted: RwLock::new(config.ignore.clone()),
+        shutting_down: options.shutdown,
+    };
     Dir::open_or_make(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
         options,
@@ -110,6 +121,8 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         common: Arc::new(common),
         workers: Vec::new(),
         asked: Vec::new(),
+        untrimmed: Vec::new(),
+        diagnosed: Instant::now(),
         said: BTreeSet::new(),
         metrics_written: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
@@ -170,7 +183,8 @@ impl Daemon {
             let mut fds = vec![PollFd::from_borrowed_fd(mounts.as_fd(), PollFlags::PRI)];
             fds.extend([&term, &int, &hup, &usr1, &self.ended.0].map(|socket| PollFd::new(socket, PollFlags::IN)));
             let again = (!self.asked.is_empty()).then_some(ASK_AGAIN);
-            let timeout = self.until_metrics().into_iter().chain(again).min();
+            let retry = (!self.untrimmed.is_empty()).then(|| DIAGNOSE_EVERY.saturating_sub(self.diagnosed.elapsed()));
+            let timeout = self.until_metrics().into_iter().chain(again).chain(retry).min();
             let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -187,7 +201,12 @@ impl Daemon {
                 self.workers.iter().for_each(|w| w.control.force());
             }
             let ended = drained(&self.ended.0);
-            if mounts_changed || ended {
+            let is_due = !self.untrimmed.is_empty() && self.diagnosed.elapsed() >= DIAGNOSE_EVERY;
+            if is_due {
+                self.diagnosed = Instant::now();
+                self.untrimmed.clear();
+            }
+            if mounts_changed || ended || is_due {
                 std::thread::sleep(SETTLE);
                 self.reconcile()?;
             }
@@ -231,6 +250,7 @@ impl Daemon {
     /// Starts and ends threads to match the selected filesystems.
     fn reconcile(&mut self) -> anyhow::Result<()> {
         let wanted = self.wanted()?;
+        let untrimmed = std::mem::take(&mut self.untrimmed);
         let root = &self.root;
         for worker in &mut self.workers {
             let still = |(m, r): &(Mount, Rule)| {
@@ -252,9 +272,11 @@ impl Daemon {
             let is_known = self.workers.iter().any(|w| w.mount_id == mount.id && w.dev == mount.dev)
                 || self.asked.iter().any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
             if !is_known {
+                let shown = mount.mount_point.display().to_string();
+                let verdict = untrimmed.iter().find(|figures| figures.mount_point == shown).and_then(|figures| figures.verdict.clone());
                 match MountCheck::start(&mount.mount_point) {
-                    Ok(check) => self.asked.push(PendingMount { mount, rule, check }),
-                    Err(_) => self.start(&mount, rule),
+                    Ok(check) => self.asked.push(PendingMount { mount, rule, check, verdict }),
+                    Err(_) => self.start(&mount, rule, verdict),
                 }
             }
         }
@@ -269,7 +291,7 @@ impl Daemon {
         let until = Instant::now() + patience;
         for mut one in std::mem::take(&mut self.asked) {
             if one.check.answers_within(until.saturating_duration_since(Instant::now())) {
-                self.start(&one.mount, one.rule);
+                self.start(&one.mount, one.rule, one.verdict);
             } else {
                 self.asked.push(one);
             }
@@ -293,12 +315,16 @@ impl Daemon {
         }
     }
 
-    fn start(&mut self, mount: &Mount, rule: Rule) {
+    fn start(&mut self, mount: &Mount, rule: Rule, verdict: Option<MountVerdict>) {
         let control = Arc::new(Control::default());
+        control.figures().verdict = verdict;
         let opened = Task::open(Arc::clone(&self.common), Arc::clone(&control), rule.clone(), &mount.mount_point, mount.id);
         let task = match opened {
             Ok(task) => task,
-            Err(error) => return self.say_once(format!("{error:#}")),
+            Err(error) => {
+                self.untrimmed.extend(Some(control.figures().clone()).filter(|figures| !figures.mount_point.is_empty()));
+                return self.say_once(format!("{error:#}"));
+            }
         };
         say(&task.introduction());
         let ended = match self.ended.1.try_clone() {
@@ -337,8 +363,10 @@ impl Daemon {
                 say("state cannot be changed while running; the configuration stays as it was")
             }
             Ok(config) => {
+                *self.common.accepted.write().unwrap_or_else(PoisonError::into_inner) = config.ignore.clone();
                 self.config = config;
                 self.said.clear();
+                self.untrimmed.clear();
                 match self.reconcile() {
                     Ok(()) => say("the configuration has been read again"),
                     Err(error) => say(&format!("{error:#}")),
@@ -368,10 +396,11 @@ impl Daemon {
             mount_point: one.mount.mount_point.display().to_string(),
             fs_type: one.mount.fs_type.clone(),
             policy: one.rule.policy.name().to_owned(),
+            verdict: one.verdict.clone(),
             silent: true,
             ..Figures::default()
         });
-        watched.chain(silent).collect()
+        watched.chain(silent).chain(self.untrimmed.iter().cloned()).collect()
     }
 
     fn status(&self) -> String {

@@ -22,6 +22,16 @@ pub enum VerdictKind {
 }
 
 impl VerdictKind {
+    /// Stable name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reaches => "reaches",
+            Self::Blocked => "blocked",
+            Self::NotNeeded => "not-needed",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// Exit status of `trimtab doctor`.
     pub const fn exit_status(self) -> u8 {
         match self {

@@ -5,15 +5,39 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use trimtab_drive::discards::Amount;
 use trimtab_linux::sys::beneath::Dir;
+use trimtab_linux::sys::clock::unix_now;
+
+/// Figures of the daemon.
+struct DaemonFigures {
+    version: &'static str,
+    /// Present time, in seconds since 1970.
+    written_unix_s: f64,
+}
+
+/// The doctor's verdict on a filesystem.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MountVerdict {
+    /// Kind of verdict, or `accepted` for a verdict that the configuration accepts.
+    pub kind: &'static str,
+    /// The layers that block discards or are unknown.
+    pub layers: String,
+}
 
 /// Figures of one filesystem since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
+    /// Mount point.
     pub mount_point: String,
+    /// Type of filesystem.
     pub fs_type: String,
+    /// Name of the policy.
     pub policy: String,
+    /// Last verdict of the doctor.
+    pub verdict: Option<MountVerdict>,
     /// Passes completed.
     pub passes: u64,
+    /// Passes that a failure stopped.
+    pub passes_failed: u64,
     /// Requests carried out.
     pub carried_out: Amount,
     /// Requests refused.
@@ -35,13 +59,28 @@ pub struct Figures {
 /// A metric of a `T`: name, kind, help, value. `None` gives no sample.
 pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
 
-const METRICS: [Metric<Figures>; 10] = [
+const OF_DAEMON: [Metric<DaemonFigures>; 2] = [
+    ("trimtab_build_info", "gauge", "Version of the daemon; the value is always 1.", |_| Some(1.0)),
+    ("trimtab_daemon_written_timestamp_seconds", "gauge", "Time when the daemon wrote these metrics.", |d| Some(d.written_unix_s)),
+];
+
+const VERDICT: [Metric<Figures>; 1] =
+    [("trimtab_doctor_verdict", "gauge", "Verdict of trimtab doctor on the filesystem; the value is always 1.", |f| {
+        f.verdict.as_ref().map(|_| 1.0)
+    })];
+
+const METRICS: [Metric<Figures>; 13] = [
     ("trimtab_filesystem_answers", "gauge", "0 while the filesystem does not answer (its server or drive hangs).", |f| {
         Some(if f.silent { 0.0 } else { 1.0 })
     }),
     ("trimtab_passes_total", "counter", "Trim passes completed.", |f| Some(f.passes as f64)),
+    ("trimtab_passes_failed_total", "counter", "Trim passes that stopped because the drive or the filesystem failed.", |f| {
+        Some(f.passes_failed as f64)
+    }),
     ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| Some(f.carried_out.count as f64)),
     ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| Some(f.refused.count as f64)),
+    ("trimtab_requested_bytes_total", "counter", "Bytes of the trim requests carried out.", |f| Some(f.carried_out.bytes.as_f64())),
+    ("trimtab_refused_bytes_total", "counter", "Bytes of the trim requests refused or failed.", |f| Some(f.refused.bytes.as_f64())),
     (
         "trimtab_sent_commands_total",
         "counter",
@@ -50,7 +89,7 @@ const METRICS: [Metric<Figures>; 10] = [
     ),
     ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| Some(f.sent.bytes.as_f64())),
     ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| Some(f.trimming_seconds)),
-    ("trimtab_others_wait_seconds_max", "gauge", "Longest foreground latency during a trim request (mean over 5 ms).", |f| {
+    ("trimtab_foreground_wait_max_seconds", "gauge", "Longest foreground latency during a trim request (mean over 5 ms).", |f| {
         Some(f.wait_seconds_max)
     }),
     ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| f.last_pass_unix_s.map(|s| s as f64)),
@@ -59,7 +98,19 @@ const METRICS: [Metric<Figures>; 10] = [
 
 /// The text file's content.
 pub fn render(all: &[Figures]) -> String {
-    of_table(&METRICS, all, |one| vec![("mountpoint", &one.mount_point), ("fstype", &one.fs_type), ("policy", &one.policy)])
+    let daemon = DaemonFigures { version: env!("CARGO_PKG_VERSION"), written_unix_s: unix_now().as_secs_f64().floor() };
+    of_table(&OF_DAEMON, &[daemon], |daemon| vec![("version", daemon.version)])
+        + &of_table(&METRICS, all, labels)
+        + &of_table(&VERDICT, all, labels_with_verdict)
+}
+
+fn labels(one: &Figures) -> Vec<(&'static str, &str)> {
+    vec![("mountpoint", &one.mount_point), ("fstype", &one.fs_type), ("policy", &one.policy)]
+}
+
+fn labels_with_verdict(one: &Figures) -> Vec<(&'static str, &str)> {
+    let verdict = one.verdict.iter().flat_map(|v| [("verdict", v.kind), ("layers", v.layers.as_str())]);
+    labels(one).into_iter().chain(verdict).collect()
 }
 
 /// Every metric of every `T`, with its labels.
@@ -99,7 +150,16 @@ mod tests {
         for line in text.lines() {
             assert!(line.starts_with("# HELP ") || line.starts_with("# TYPE ") || line.starts_with("trimtab_"), "{line}");
         }
-        assert_eq!(text.matches("# TYPE").count(), METRICS.len());
+        assert_eq!(text.matches("# TYPE").count(), OF_DAEMON.len() + METRICS.len() + VERDICT.len());
+    }
+
+    #[test]
+    fn verdict_of_blocked_mount_names_its_layers() {
+        let verdict = Some(MountVerdict { kind: "blocked", layers: "dm-0 home [crypt]".into() });
+        let text = render(&[Figures { mount_point: "/a".into(), verdict, ..Figures::default() }, Figures::default()]);
+        let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("trimtab_doctor_verdict{")).collect();
+        let labels = r#"mountpoint="/a",fstype="",policy="",verdict="blocked",layers="dm-0 home [crypt]""#;
+        assert_eq!(samples, [format!("trimtab_doctor_verdict{{{labels}}} 1")]);
     }
 
     #[test]

@@ -4,17 +4,17 @@ use super::config::Rule;
 use super::control::Control;
 use super::counter::WriteCounter;
 use super::iops_limit::IopsLimit;
-use super::metrics::Figures;
+use super::metrics::{Figures, MountVerdict};
 use super::selection::{is_steered, never_runs};
 use super::state::{FilesystemState, StateFile};
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Discards;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::doctor::VerdictKind;
+use trimtab_linux::doctor::{AcceptedFinding, VerdictKind};
 use trimtab_linux::host::environment::on_battery;
 use trimtab_linux::host::processes::boot_id;
 use trimtab_linux::session::directories::run_directory;
@@ -45,6 +45,8 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 const CHECK_EVERY: Nanos = Nanos::from_secs(10);
 /// Interval between checks of a device whose filesystem discards on its own.
 const KNOBS_EVERY: Duration = Duration::from_secs(2);
+/// Interval between diagnoses: a layer may start or stop blocking discards without a remount.
+pub const DIAGNOSE_EVERY: Duration = Duration::from_secs(3600);
 
 /// State shared by all tasks.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub struct TaskContext {
     pub state: PathBuf,
     /// Store of the passes.
     pub history: History,
+    /// Findings of the doctor that the configuration accepts.
+    pub accepted: RwLock<Vec<AcceptedFinding>>,
     /// The system is shutting down: each policy is asked once, with this information.
     pub shutting_down: bool,
 }
@@ -87,6 +91,9 @@ pub struct Task {
     /// A running check of the mount point.
     check: Option<MountCheck>,
     check_failed: bool,
+    /// Time of the last diagnosis, and its text if a layer blocks discards.
+    diagnosed: Instant,
+    blocked: Option<String>,
     shown: String,
 }
 
@@ -109,12 +116,24 @@ fn to_journal() -> bool {
 
 impl Task {
     /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or cannot
-    /// be trimmed.
+    /// be trimmed; then the figures hold the doctor's verdict. Figures with a verdict save a
+    /// diagnosis in that case.
     pub fn open(common: Arc<TaskContext>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
         let mut fs = Filesystem::open(mount_point)?;
         anyhow::ensure!(fs.mount().id == mount_id, "{} was remounted in between", mount_point.display());
         let shown = mount_point.display().to_string();
-        if let Some(obstacle) = fs.obstacle() {
+        let verdict = control.figures().verdict.take();
+        *control.figures() = Figures {
+            mount_point: shown.clone(),
+            fs_type: fs.mount().fs_type.clone(),
+            policy: rule.policy.name().to_owned(),
+            verdict: verdict.clone(),
+            ..Figures::default()
+        };
+        let obstacle = fs.obstacle();
+        // Every change of the mount table repeats a failed start, so its verdict is kept.
+        let blocked = if obstacle.is_some() && verdict.is_some() { None } else { diagnose(&fs, &common, &control) };
+        if let Some(obstacle) = obstacle {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
         }
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
@@ -122,9 +141,7 @@ impl Task {
         }
         // A blocked filesystem still accepts trims: a pool that keeps them, a mirror with one leg
         // that refuses them.
-        if let Some(verdict) = fs.diagnosis().ok().map(|d| d.verdict).filter(|v| v.kind == VerdictKind::Blocked) {
-            say(&format!("{shown}: {}", verdict.text));
-        }
+        blocked.iter().for_each(|text| say(&format!("{shown}: {text}")));
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
         let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
@@ -133,13 +150,7 @@ impl Task {
         set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
         let remembered = remembered.for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
-        *control.figures() = Figures {
-            mount_point: shown.clone(),
-            fs_type: fs.mount().fs_type.clone(),
-            policy: rule.policy.name().to_owned(),
-            last_pass_unix_s: remembered.last_pass_unix_s,
-            ..Figures::default()
-        };
+        control.figures().last_pass_unix_s = remembered.last_pass_unix_s;
         let mut task = Self {
             common,
             control,
@@ -161,6 +172,8 @@ impl Task {
             answered: None,
             check: None,
             check_failed: false,
+            diagnosed: Instant::now(),
+            blocked,
             shown,
         };
         if task.driver.running() {
@@ -227,6 +240,7 @@ impl Task {
             self.control.set_gone(true);
             return TaskStep::Over(std::io::Error::from(errno).to_string());
         }
+        self.diagnose_again();
         let world = self.world();
         let forced = self.control.take_forced();
         if let Some(until) = self.hold {
@@ -276,6 +290,17 @@ impl Task {
             self.save();
         }
         next
+    }
+
+    /// Repeats a diagnosis that is too old. Logs a changed reason of a blocked filesystem.
+    fn diagnose_again(&mut self) {
+        if self.diagnosed.elapsed() < DIAGNOSE_EVERY {
+            return;
+        }
+        self.diagnosed = Instant::now();
+        let blocked = diagnose(&self.fs, &self.common, &self.control);
+        blocked.iter().filter(|_| blocked != self.blocked).for_each(|text| say(&format!("{}: {text}", self.shown)));
+        self.blocked = blocked;
     }
 
     /// True if the mount point answers. A child process checks it, so that this thread cannot
@@ -455,6 +480,8 @@ impl Task {
             if complete {
                 figures.passes += 1;
                 figures.last_pass_unix_s = Some(ended.0 / 1_000_000_000);
+            } else if !self.control.stopped() && !self.control.is_gone() {
+                figures.passes_failed += 1;
             }
         }
         self.save();
@@ -495,16 +522,30 @@ impl Task {
     /// Lets the filesystem discard on its own: fast while the device is idle, slowly otherwise.
     fn steer(&mut self, mut limit: IopsLimit) {
         say(&format!("{}: its iops_limit follows the load; {}", self.shown, never_runs(self.fs.mount(), &self.rule)));
+        // An earlier pass says nothing about the present discards.
+        self.control.figures().last_pass_unix_s = None;
         while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
             let idle = self.fs.look().wait.is_none() && on_battery(self.fs.root()) != Some(true);
             if let Err(error) = limit.set(idle) {
                 say(&format!("{}: iops_limit cannot be set: {error}", self.shown));
                 return;
             }
+            self.diagnose_again();
             let _ = self.control.take_forced();
             self.control.sleep(KNOBS_EVERY);
         }
     }
+}
+
+/// Diagnoses the filesystem and notes the verdict in its figures. Returns the verdict's text if a
+/// layer blocks discards and the configuration does not accept that.
+fn diagnose(fs: &Filesystem, common: &TaskContext, control: &Control) -> Option<String> {
+    let mut diagnosis = fs.diagnosis().ok()?;
+    diagnosis.accept(&common.accepted.read().unwrap_or_else(PoisonError::into_inner));
+    let kind = if diagnosis.is_verdict_accepted { "accepted" } else { diagnosis.verdict.kind.name() };
+    let verdict = diagnosis.verdict;
+    control.figures().verdict = Some(MountVerdict { kind, layers: verdict.at.join(", ") });
+    (kind == VerdictKind::Blocked.name()).then_some(verdict.text)
 }
 
 /// The step after a turn.

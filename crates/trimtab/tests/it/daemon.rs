@@ -474,6 +474,11 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     assert_eq!(failed(), then);
     let lines = daemon.end();
     assert!(lines.iter().filter(|l| l.contains("was refused")).count() <= 4, "{lines:#?}");
+    let metrics = set.metrics();
+    for name in ["trimtab_passes_failed_total", "trimtab_requests_refused_total"] {
+        let sample = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
+        assert!(!sample.ends_with(" 0"), "{metrics}");
+    }
     let history = set.history();
     // Each signal during a pass ends its record and starts another.
     assert!(!history.is_empty() && history.iter().all(|pass| pass["complete"] == false), "{history:#?}");
@@ -625,6 +630,41 @@ fn last_pass_metric_is_known_after_a_restart() {
     daemon.wait_for("[ext4]: batched");
     daemon.wait_for("[ext4]: batched");
     assert_eq!(last_pass(0), Some(known), "and none of the other one");
+    daemon.end();
+}
+
+/// A filesystem that accepts no trim has metrics too: it is the one that needs an alert.
+#[test]
+fn verdict_metric_names_layer_and_accepted_finding() {
+    let _one = ONE.lock();
+    let (Some(blocked), Some(open)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    let device = blocked.device().trim_start_matches("/dev/").to_owned();
+    fs::write(format!("/sys/block/{device}/queue/discard_max_bytes"), "0").unwrap();
+    let set = Set::new();
+    let wait_for = |mount: &LoopMount, verdict: &str| {
+        let start = format!("trimtab_doctor_verdict{{mountpoint=\"{}\"", mount.path().display());
+        let until = Instant::now() + Duration::from_secs(90);
+        loop {
+            let text = set.metrics();
+            let found = text.lines().find(|line| line.starts_with(&start) && line.contains(&format!(",verdict=\"{verdict}\"")));
+            if let Some(line) = found {
+                return line.to_owned();
+            }
+            assert!(Instant::now() < until, "no {verdict}: {text}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let rules = rule(&blocked.path(), "batched") + &rule(&open.path(), "batched");
+    let daemon = Daemon::start(&set.config(&rules));
+    wait_for(&open, "reaches");
+    let line = wait_for(&blocked, "blocked");
+    assert!(line.contains(&format!(",layers=\"{device}")), "{line}");
+    crate::mixin::require_clean_metrics(&set.metrics());
+    set.config(&(rules + "[doctor]\nignore = [\"blocked\"]\n"));
+    daemon.signal(Signal::HUP);
+    wait_for(&blocked, "accepted");
     daemon.end();
 }
 

@@ -34,6 +34,7 @@ mod interrupted;
 mod interrupts;
 mod learn;
 mod mend;
+mod mixin;
 mod named;
 mod nbd_clients;
 mod nbd_protocol;

@@ -86,6 +86,7 @@ fn require_contents(deb: &Path) {
         "usr/share/fish/vendor_completions.d/trimtab.fish",
         "usr/share/man/man1/trimtab.1.gz",
         "usr/share/man/man1/trimtab-trim.1.gz",
+        "usr/share/trimtab/mixin/alerts.yaml",
         "usr/share/zsh/vendor-completions/_trimtab",
     ] {
         assert!(paths.contains(needed), "{needed}: {paths:?}");

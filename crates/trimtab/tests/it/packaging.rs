@@ -79,6 +79,7 @@ fn make_uninstall_removes_what_make_install_made() {
         "opt/t/share/bash-completion/completions/trimtab",
         "opt/t/share/man/man1/trimtab.1",
         "opt/t/share/man/man1/trimtab-drive-attach.1",
+        "opt/t/share/trimtab/mixin/fleet.json",
         "opt/t/share/zsh/site-functions/_trimtab",
     ];
     assert!(expected.iter().all(|path| files.contains(*path)), "{files:?}");

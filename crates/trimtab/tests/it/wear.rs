@@ -155,14 +155,19 @@ fn wear_reports_the_readable_of_several_files() {
 #[test]
 fn wear_metrics_hold_the_figures_of_the_document() {
     let files = Files::new();
-    let (file, metrics) = (files.add("a.json", sata(1, 10, 20, 5).to_string()), files.0.path().join("trimtab-wear.prom"));
-    trimtab().args(["wear", "--from"]).arg(&file).arg("--metrics").arg(&metrics).assert().success();
+    let (file, before) = (files.add("a.json", sata(11, 50, 95, 9).to_string()), files.add("b.json", sata(1, 10, 45, 9).to_string()));
+    let metrics = files.0.path().join("trimtab-wear.prom");
+    trimtab().args(["wear", "--from"]).arg(&file).arg("--before").arg(&before).arg("--metrics").arg(&metrics).assert().success();
     let text = fs::read_to_string(&metrics).unwrap();
     let value =
         |name: &str| text.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap().rsplit(' ').next().unwrap().to_owned();
-    assert_eq!(value("trimtab_drive_host_written_bytes_total"), (10_u64 << 25).to_string());
-    assert_eq!(value("trimtab_drive_nand_written_bytes_total"), (20_u64 << 25).to_string());
-    assert_eq!([value("trimtab_drive_waf_ratio"), value("trimtab_drive_life_used_ratio")], ["2", "0.05"]);
+    assert_eq!(value("trimtab_drive_host_written_bytes_total"), (50_u64 << 25).to_string());
+    assert_eq!(value("trimtab_drive_nand_written_bytes_total"), (95_u64 << 25).to_string());
+    assert_eq!([value("trimtab_drive_waf_ratio"), value("trimtab_drive_life_used_ratio")], ["1.9", "0.09"]);
+    assert_eq!(value("trimtab_drive_read_timestamp_seconds"), (1_700_000_000 + 11 * 86_400).to_string());
+    // 9 to 10 per cent took 95 steps, so 9.5 took 10 steps each; 90.5 are left, at 5 steps a day.
+    assert_eq!(value("trimtab_drive_life_left_seconds"), (181 * 86_400).to_string());
+    crate::mixin::require_clean_metrics(&text);
 }
 
 #[test]

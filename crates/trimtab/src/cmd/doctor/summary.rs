@@ -1,6 +1,6 @@
 //! A diagnosis in one line.
 
-use trimtab_linux::doctor::{Diagnosis, Finding, Severity, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Finding, Severity};
 use trimtab_linux::output::plain;
 
 /// Widths of verdict, subject and kind; the reason fills the rest.
@@ -9,15 +9,10 @@ const COLUMNS: [usize; 3] = [10, 32, 10];
 /// Formats `blocked    /home                            ext4       crypt.no-allow-discards`,
 /// cut to the width of the terminal, or in full without one.
 pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
-    let verdict = match diagnosis.verdict.kind {
-        VerdictKind::Reaches => "reaches",
-        VerdictKind::Blocked => "blocked",
-        VerdictKind::NotNeeded => "not needed",
-        VerdictKind::Unknown => "unknown",
-    };
+    let verdict = diagnosis.verdict.kind.name().replace('-', " ");
     let kind = diagnosis.filesystem.as_ref().map_or("device", |filesystem| filesystem.kind.as_str());
     let mut text = String::new();
-    for (word, column) in [verdict, &diagnosis.subject, kind].iter().zip(COLUMNS) {
+    for (word, column) in [verdict.as_str(), &diagnosis.subject, kind].iter().zip(COLUMNS) {
         text += &format!("{:<column$} ", cut(word, width.map(|_| column)));
     }
     let used = COLUMNS.iter().map(|column| column + 1).sum::<usize>();

@@ -5,7 +5,12 @@ use trimtab_linux::wear::assessment::DriveWear;
 
 const HOUR_S: f64 = 3600.0;
 
-const METRICS: [Metric<DriveWear>; 7] = [
+const DAY_S: f64 = 86_400.0;
+
+const INFO: [Metric<DriveWear>; 1] = [("trimtab_drive_info", "gauge", "Identity of the drive; the value is always 1.", |_| Some(1.0))];
+
+const METRICS: [Metric<DriveWear>; 9] = [
+    ("trimtab_drive_read_timestamp_seconds", "gauge", "Time of the reading.", |d| Some(d.taken_unix_s? as f64)),
     ("trimtab_drive_host_written_bytes_total", "counter", "Bytes that the host wrote since the drive was made.", |d| {
         Some(d.host_written_bytes? as f64)
     }),
@@ -14,6 +19,9 @@ const METRICS: [Metric<DriveWear>; 7] = [
     }),
     ("trimtab_drive_waf_ratio", "gauge", "Write amplification over the life of the drive.", |d| Some(d.waf_lifetime.as_ref()?.value)),
     ("trimtab_drive_life_used_ratio", "gauge", "Rated life used; more than 1 after its end.", |d| Some(d.used_percent? as f64 / 100.0)),
+    ("trimtab_drive_life_left_seconds", "gauge", "Time until the rated life is used up, at the present rate.", |d| {
+        Some(d.life_left.as_ref()?.days? * DAY_S)
+    }),
     ("trimtab_drive_temperature_celsius", "gauge", "Temperature of the drive.", |d| Some(d.temperature_celsius? as f64)),
     ("trimtab_drive_unsafe_shutdowns_total", "counter", "Power cuts for which the drive was not prepared.", |d| {
         Some(d.unsafe_shutdowns? as f64)
@@ -24,7 +32,17 @@ const METRICS: [Metric<DriveWear>; 7] = [
 /// The text file's content.
 #[must_use]
 pub fn render(drives: &[DriveWear]) -> String {
-    of_table(&METRICS, drives, |drive| vec![("device", &drive.subject), ("model", drive.model.as_deref().unwrap_or_default())])
+    of_table(&METRICS, drives, labels) + &of_table(&INFO, drives, labels_with_protocol)
+}
+
+fn labels(drive: &DriveWear) -> Vec<(&'static str, &str)> {
+    vec![("device", &drive.subject), ("model", drive.model.as_deref().unwrap_or_default())]
+}
+
+fn labels_with_protocol(drive: &DriveWear) -> Vec<(&'static str, &str)> {
+    let mut labels = labels(drive);
+    labels.push(("protocol", drive.protocol.as_deref().unwrap_or_default()));
+    labels
 }
 
 #[cfg(test)]
@@ -39,6 +57,11 @@ mod tests {
         let reading = Reading { model: Some("A \"B\"".into()), host_written, ..Reading::default() };
         let text = render(&[assess("/dev/sda".into(), reading, None, None)]);
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(samples, [r#"trimtab_drive_host_written_bytes_total{device="/dev/sda",model="A \"B\""} 512000"#]);
+        let labels = r#"device="/dev/sda",model="A \"B\"""#;
+        let expected = [
+            format!("trimtab_drive_host_written_bytes_total{{{labels}}} 512000"),
+            format!("trimtab_drive_info{{{labels},protocol=\"\"}} 1"),
+        ];
+        assert_eq!(samples, expected);
     }
 }
