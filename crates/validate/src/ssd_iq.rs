@@ -58,7 +58,8 @@ pub const UNITS: [(&str, &str); 10] = [
 #[command(after_help = "\
 Examples:
   validate ssd-iq                             all units
-  validate ssd-iq --unit mp0,m0 --draws 0     two units, without intervals
+  validate ssd-iq --unit mp0,m0               two units
+  validate ssd-iq --unit mp0 --draws 8        one unit, with intervals
   validate ssd-iq --experiment lat10          latency against offered load only
   validate ssd-iq --leave-out unit            each unit from its data sheet and the class only
   validate ssd-iq --leave-out experiment      each experiment from the data sheet and the unit's other experiments
@@ -80,8 +81,9 @@ pub struct Args {
     /// Write the predictions to a file before they are compared.
     #[arg(long, value_name = "FILE.csv")]
     freeze: Option<PathBuf>,
-    /// Draws of the assumed values, which give the intervals.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
+    /// Draws of the assumed values, which give the intervals. Each takes about as long as half the
+    /// predictions; 0 gives no intervals.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
     draws: u32,
     /// Size of the scaled-down drives in units of 2 GiB. Draws use one unit.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
