@@ -114,11 +114,38 @@ fn edits(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Quotes `text` as one shell word. Device names and paths are untrusted.
+/// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters that
+/// change the direction or position of the text around them, and line separators other than
+/// the line feed. Line feeds and tabs are text.
+#[must_use]
+pub const fn is_text(c: char) -> bool {
+    match c {
+        '\n' | '\t' => true,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => false,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
+        _ => true,
+    }
+}
+
+/// Quotes `text` as one shell word. Device names and paths are untrusted: line feeds and
+/// characters that are not plain text become octal escapes in `$'…'`.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    let shows = |c: char| is_text(c) && !c.is_control();
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if text.chars().all(shows) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let escaped = text.chars().map(|c| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if shows(c) => String::from(c),
+        c => c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect(),
+    });
+    format!("$'{}'", escaped.collect::<String>())
 }
 
 #[cfg(test)]
@@ -131,6 +158,7 @@ mod tests {
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
         assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("/a\n\u{1b}[2J'\\\u{202e}é"), r"$'/a\012\033[2J\'\\\342\200\256é'");
     }
 
     #[test]

@@ -446,6 +446,11 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
+/// The path as one shell word.
+fn word(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
 /// Collects the remedies: those of blocking layers first, then by severity.
 fn to_do(diagnosis: &Diagnosis) -> Vec<RemedyStep> {
     let mut steps: Vec<RemedyStep> = Vec::new();

@@ -23,6 +23,9 @@ const TEMPERATURE: std::ops::RangeInclusive<i64> = -60..=150;
 /// More hours are no time that a drive can have run: 1,915 years.
 const HOURS_MAX: u64 = 0xff_ffff;
 
+/// Times that a clock can have shown at a reading: 1990 to 2199, in seconds since 1970.
+const TIMES: std::ops::Range<u64> = 631_152_000..7_258_118_400;
+
 /// The construction of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -231,12 +234,16 @@ pub fn parse(bytes: &[u8]) -> Result<Reading, ReadError> {
 }
 
 fn identity(document: &Value, fields: &mut Fields) -> Reading {
+    let taken = fields.count(&document["local_time"], "time_t");
+    if let Some(time) = taken.filter(|time| !TIMES.contains(time)) {
+        fields.remark(format!("the reading claims to be of {time} s since 1970, which cannot be right"));
+    }
     let model = ["model_name", "scsi_model_name", "model_family"].iter().find_map(|key| text(&document[*key]));
     Reading {
         model,
         serial: text(&document["serial_number"]),
         protocol: text(&document["device"]["protocol"]),
-        taken_unix_s: fields.count(&document["local_time"], "time_t"),
+        taken_unix_s: taken.filter(|time| TIMES.contains(time)),
         ..Reading::default()
     }
 }

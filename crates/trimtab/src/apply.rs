@@ -121,7 +121,7 @@ impl System {
 
     /// The text of a file; `None` if it does not exist.
     fn read(&self, file: &Path) -> anyhow::Result<Option<String>> {
-        let shown = file.display();
+        let shown = self.shown(file);
         if let Some(target) = self.root.link(file) {
             bail!("{shown} is a link to {}: configure the program that manages it", target.display());
         }
@@ -236,7 +236,7 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let (mounted, wanted, listed) = (mounted.as_ref(), wanted.as_deref(), !lines.is_empty());
     let discards = mounted.is_some_and(DiscardOption::is_on);
     if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
-        let edit = fstab_edit(fstab, &plan, lines, wanted)?;
+        let edit = fstab_edit(system, fstab, &plan, lines, wanted)?;
         plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, lines)));
         plan.edits.extend(edit);
     }
@@ -316,10 +316,16 @@ fn needs_discard(spec: &PolicySpec, subject: &ApplySubject) -> Option<&'static s
     }
 }
 
-fn fstab_edit(fstab: Option<String>, plan: &ApplyPlan, lines: &[PathBuf], wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
-    let shown = plan.mount_point.display();
+fn fstab_edit(
+    system: &System,
+    fstab: Option<String>,
+    plan: &ApplyPlan,
+    lines: &[PathBuf],
+    wanted: Option<&str>,
+) -> anyhow::Result<Option<Edit>> {
+    let (file, shown) = (system.shown(Path::new(FSTAB)), plan.mount_point.display());
     let text = fstab.with_context(|| {
-        format!("{FSTAB} does not exist; set the option {} in the configuration that mounts {shown}", wanted.unwrap_or(""))
+        format!("{file} does not exist; set the option {} in the configuration that mounts {shown}", wanted.unwrap_or(""))
     })?;
     ensure!(!lines.is_empty(), not_listed(plan, wanted));
     let mut after = text.clone();
@@ -327,7 +333,7 @@ fn fstab_edit(fstab: Option<String>, plan: &ApplyPlan, lines: &[PathBuf], wanted
         let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard");
         if wanted.is_some() || !stays {
             after = fstab::with_discard(&after, line, wanted)
-                .map_err(|_| anyhow!("{} is in {FSTAB} more than once; remove one of the lines", line.display()))?;
+                .map_err(|_| anyhow!("{} is in {file} more than once; remove one of the lines", line.display()))?;
         }
     }
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))

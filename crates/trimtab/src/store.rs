@@ -179,7 +179,7 @@ impl Store {
     fn no_run(&self, reference: &str) -> StoreError {
         let path = self.path.display();
         StoreError::Other(format!(
-            "store {path} has no run '{reference}'; a run is named by the first digits of its id, last, or last~1: see trimtab results list"
+            "store {path} has no run '{reference}'; a run is named by the first digits of its id, study:ID, last, or last~1: see trimtab results list"
         ))
     }
 

@@ -8,6 +8,8 @@ use alloc::string::{String, ToString};
 use core::fmt::Display;
 
 const TIB: u64 = 1 << 40;
+/// Most bits that a cell can store.
+pub const BITS_PER_CELL_MAX: u8 = 8;
 /// Maximum duration of a field: one hour.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -294,7 +296,7 @@ fn geometry(geometry: &Geometry, logical_block: u64) -> ValidationResult {
     multiple("flash.geometry.page_bytes", geometry.page_bytes, logical_block, "logical_block_bytes")?;
     within("flash.geometry.pages_per_block", geometry.pages_per_block, 1, 1 << 20)?;
     within("flash.geometry.blocks_per_plane", geometry.blocks_per_plane, 1, 1 << 28)?;
-    within("flash.geometry.bits_per_cell", geometry.bits_per_cell, 1, 8)?;
+    within("flash.geometry.bits_per_cell", geometry.bits_per_cell, 1, BITS_PER_CELL_MAX)?;
     let dies = geometry.dies();
     let stretch = u64::from(geometry.superblock_dies);
     if stretch == 0 || !dies.is_multiple_of(stretch) {

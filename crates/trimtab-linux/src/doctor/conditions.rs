@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::systemd::{Unit, is_true};
 use crate::host::mountinfo::{self, Mount};
-use crate::host::root::Root;
+use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::Path;
 
 /// Code of the finding about a unit that is enabled but does not run.
@@ -143,8 +143,17 @@ pub fn container(root: &Root) -> Option<String> {
     let is_mark = |file: &str| root.exists(file) && (file != DOCKER_MARK || !is_stray_mark(root));
     let found = marks.into_iter().find(|(file, _)| is_mark(file)).filter(|_| !root.exists("/proc/bc"));
     let wsl = || root.read("/proc/sys/kernel/osrelease").filter(|release| release.contains("Microsoft") || release.contains("WSL"));
-    let of_first = || root.read("/proc/1/environ").filter(|text| text.contains("container="));
-    found.map(|(_, name)| name.to_owned()).or_else(|| wsl().map(|_| "wsl".to_owned())).or_else(|| of_first().map(|_| "other".to_owned()))
+    let of_first = || is_marked_by_first_process(root).then(|| "other".to_owned());
+    found.map(|(_, name)| name.to_owned()).or_else(|| wsl().map(|_| "wsl".to_owned())).or_else(of_first)
+}
+
+/// The environment of process 1 names a container manager. The rest of it may hold secrets and
+/// is not recorded.
+fn is_marked_by_first_process(root: &Root) -> bool {
+    let file = Path::new("/proc/1/environ");
+    let environment = root.unrecorded(|| root.read_bytes(file, TABLE_BYTES_MAX)).unwrap_or_default();
+    let entry = environment.split(|byte| *byte == 0).find(|entry| entry.starts_with(b"container="));
+    entry.inspect(|entry| root.keep(file, entry)).is_some()
 }
 
 fn virtual_machine(root: &Root) -> Option<bool> {
@@ -179,6 +188,22 @@ mod tests {
             Answer::Yes => 'y',
             Answer::No(_) => 'n',
             Answer::Maybe(_) => '?',
+        }
+    }
+
+    #[test]
+    fn record_of_first_process_has_only_its_container_entry() {
+        let machine = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(machine.path().join("proc/1")).unwrap();
+        for (environment, expected) in
+            [("TOKEN=x\0container=lxc\0PASSWORD=y\0", Some("container=lxc")), ("TOKEN=x\0MY_container=y\0", None)]
+        {
+            std::fs::write(machine.path().join("proc/1/environ"), environment).unwrap();
+            let (live, tree) = (Root::recording_of(machine.path()).unwrap(), tempfile::tempdir().unwrap());
+            assert_eq!(container(&live).as_deref(), expected.map(|_| "other"));
+            live.recording().unwrap().write(tree.path()).unwrap();
+            assert_eq!(std::fs::read_to_string(tree.path().join("proc/1/environ")).ok().as_deref(), expected);
+            assert_eq!(container(&Root::recorded(tree.path()).unwrap()).as_deref(), expected.map(|_| "other"));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown};
+use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown, word};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
 use crate::host::mountinfo::Mount;
@@ -119,7 +119,7 @@ pub const SILENT: &str = "fs.does-not-answer";
 pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
     report.why = format!("it does not answer within {} s", mount_check::PATIENCE.as_secs());
-    let place = quoted(&shown(&mount.mount_point));
+    let place = word(&mount.mount_point);
     let remedy = match mount.fs_type.as_str() {
         fuse if fuse.starts_with("fuse") => {
             let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
@@ -174,7 +174,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         }
         None if mount.fs_type == "fuseblk" => {
             report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
-            let remedy = Remedy::run(format!("trimtab trim {}", quoted(&shown(&mount.mount_point))));
+            let remedy = Remedy::run(format!("trimtab trim {}", word(&mount.mount_point)));
             let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
             report.caution(UNTRIED, text, remedy);
         }
@@ -245,10 +245,10 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscard
 /// Turns on the discards of a bcachefs: the mount option, or the switch of each device.
 fn bcachefs_discarding(root: &Root, mount: &Mount) -> Remedy {
     if mount.has_option("nodiscard") {
-        return Remedy::by_hand(format!("mount {} without the option nodiscard", quoted(&shown(&mount.mount_point))));
+        return Remedy::by_hand(format!("mount {} without the option nodiscard", word(&mount.mount_point)));
     }
     let off = block::bcachefs_switches(root, &mount.source).into_iter().filter(|(_, on)| !on);
-    let mut commands = off.map(|(switch, _)| format!("echo 1 > {}", quoted(&shown(&switch))));
+    let mut commands = off.map(|(switch, _)| format!("echo 1 > {}", word(&switch)));
     let first = Remedy::run(commands.next().unwrap_or_default());
     commands.fold(first, Remedy::then_run)
 }
@@ -266,7 +266,7 @@ fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
 
 /// Remounts with an option now, and sets it for later mounts.
 fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
-    let point = quoted(&shown(&mount.mount_point));
+    let point = word(&mount.mount_point);
     let kept = MountManager::of(root, mount).keeping(mount, option);
     kept.after(Remedy::run(format!("mount -o remount,{option} {point}")))
 }
@@ -288,7 +288,7 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
         Some(NonBlockStorage::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
         Some(NonBlockStorage::Filesystems) => {
             if mount.source.is_absolute() {
-                let remedy = Remedy::run(format!("trimtab doctor {}", quoted(&shown(&mount.source))));
+                let remedy = Remedy::run(format!("trimtab doctor {}", word(&mount.source)));
                 let text = "its files are those of another filesystem, which is to be asked about";
                 report.caution("fs.passes-through", text, remedy);
             }

@@ -1,12 +1,11 @@
 //! The component that mounts a filesystem and therefore stores the options for later mounts:
 //! fstab, Kubernetes, or udisks.
 
-use super::{Remedy, shown};
+use super::{Remedy, shown, word};
 use crate::host::fstab;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::Path;
-use trimtab_drive::usage::quoted;
 
 /// File in which libmount records the program that requested a mount.
 const UTAB: &str = "/run/mount/utab";
@@ -41,7 +40,7 @@ impl MountManager {
 
     /// The remedy that makes an option permanent.
     pub fn keeping(self, mount: &Mount, option: &str) -> Remedy {
-        let point = quoted(&shown(&mount.mount_point));
+        let point = word(&mount.mount_point);
         match self {
             Self::Fstab => {
                 let verb = if option.contains('=') { "write" } else { "add" };

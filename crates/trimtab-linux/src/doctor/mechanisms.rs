@@ -9,7 +9,7 @@ use super::fstrim;
 use super::keeper::MountManager;
 use super::systemd::{self, Unit, UnitState, WantsDirectories};
 use super::timer::Timer;
-use super::{DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown};
+use super::{DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown, word};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
 use crate::host::fstab::{self, FstabEntry};
 use crate::host::mountinfo::{self, Mount};
@@ -207,7 +207,7 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     if !matters || is_vain || reason.code == "fstrim.notrim" {
         return Finding::new(reason.code, Severity::Note, text);
     }
-    let point = quoted(&shown(&mount.mount_point));
+    let point = word(&mount.mount_point);
     let remedy = match (reason.code, &reason.file) {
         ("fstrim.not-in-fstab", _) if MountManager::of(doctor.root, mount) == MountManager::Fstab && !is_in_container(doctor.root) => {
             Remedy::by_hand(format!("add {point} to /etc/fstab"))
@@ -263,7 +263,7 @@ fn is_in_container(root: &Root) -> bool {
 
 /// The remedy that lets the daemon trim the filesystem from now on, or a person occasionally.
 fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
-    let point = quoted(&shown(&mount.mount_point));
+    let point = word(&mount.mount_point);
     if !filesystem::can_discard(&mount.fs_type) {
         return Remedy::run(format!("trimtab trim {point}"));
     }

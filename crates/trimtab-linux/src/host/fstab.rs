@@ -112,9 +112,13 @@ fn line(line: &[u8]) -> Option<FstabEntry> {
 
 /// The unmounted fstab mount point between `path` and its mount, which the user means.
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
-    let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
+    mount_point(root, path).filter(|point| point.starts_with(&mount.mount_point) && *point != mount.mount_point)
+}
+
+/// The innermost fstab mount point above `path`, or `path` itself.
+pub fn mount_point(root: &Root, path: &Path) -> Option<PathBuf> {
     let points = read(root).into_iter().map(|entry| entry.target);
-    points.filter(between).max_by_key(|point| point.as_os_str().len())
+    points.filter(|point| path.starts_with(point)).max_by_key(|point| point.as_os_str().len())
 }
 
 /// Refuses a `path` below an unmounted fstab mount point: it is not on the filesystem that

@@ -79,7 +79,12 @@ impl Root {
     /// The running machine, read through files only, like a recorded tree; keeps everything read
     /// for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
+        Self::recording_of(Path::new("/"))
+    }
+
+    /// As [`recording_live`](Self::recording_live), for the tree at `path`.
+    pub(crate) fn recording_of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { directory: open_root(path)?, live: false, recorder: Some(Mutex::default()) })
     }
 
     /// Everything read so far; `None` if reads are not kept.

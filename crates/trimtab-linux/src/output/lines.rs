@@ -1,6 +1,6 @@
 //! Line wrapping: breaks only between words, and never between a number and its unit.
 
-use super::plain;
+use super::{plain, plain_line};
 use unicode_width::UnicodeWidthStr as _;
 
 /// Terminal columns of `text`.
@@ -85,7 +85,18 @@ pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> S
     shown
 }
 
-/// Wraps `text` for standard output and adds a newline.
+/// Wraps one line of text for standard output and adds a newline. A name in it cannot forge
+/// another line.
 pub fn prose(text: &str) -> String {
-    paragraph(text, super::width(), "", "")
+    paragraph(&plain_line(text), super::width(), "", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_with_line_feed_stays_one_line() {
+        assert_eq!(prose("/a\n/b [ext4]: x\u{1b}"), "/a /b [ext4]: x\u{fffd}\n");
+    }
 }

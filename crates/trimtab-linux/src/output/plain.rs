@@ -1,19 +1,7 @@
 //! Removes control sequences from outside text (files, names, arguments, other programs).
 
 use std::borrow::Cow;
-
-/// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters that
-/// change the direction or position of the text around them, and line separators other than
-/// the line feed. Line feeds and tabs are text.
-pub const fn is_text(c: char) -> bool {
-    match c {
-        '\n' | '\t' => true,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => false,
-        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
-        _ => true,
-    }
-}
+pub use trimtab_drive::usage::is_text;
 
 /// Replaces every character that is not plain text by a replacement character.
 pub fn plain(text: &str) -> Cow<'_, str> {

@@ -245,3 +245,23 @@ proptest! {
         let _ = parse(document.to_string().as_bytes());
     }
 }
+
+/// 1990-01-01 is 631,152,000 s and 2200-01-01 is 7,258,118,400 s since 1970, as `date` says.
+#[test]
+fn time_that_cannot_be_right_is_dropped_with_remark() {
+    let at = |time: u64| {
+        let mut document = ssd(&[]);
+        document["local_time"] = json!({ "time_t": time });
+        read(&document)
+    };
+    for time in [631_152_000, 7_258_118_399] {
+        let reading = at(time);
+        assert_eq!(reading.taken_unix_s, Some(time));
+        assert!(!reading.remarks.iter().any(|remark| remark.contains("cannot be right")), "{:?}", reading.remarks);
+    }
+    for time in [0, 631_151_999, 7_258_118_400, u64::MAX] {
+        let reading = at(time);
+        assert_eq!(reading.taken_unix_s, None);
+        assert!(reading.remarks.iter().any(|remark| remark.contains("cannot be right")), "{:?}", reading.remarks);
+    }
+}

@@ -8,6 +8,7 @@ use super::probes::{self, Probe, ProbePlan};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::spec::BITS_PER_CELL_MAX;
 use trimtab_drive::spec::twin::{Known, Parameter};
 
 /// Share of the prior uncertainty that a measured, and a bounded, figure must remove.
@@ -220,6 +221,9 @@ const PLANES_MAX: u64 = 4;
 /// Name of the spare space, which has no field of its own.
 const SPARE: &str = "flash.over_provisioning_permille";
 
+/// Bits per cell.
+const BITS: &str = "flash.geometry.bits_per_cell";
+
 /// Memory for the map, if not all of it fits.
 const MAP: &str = "flash.ftl.mapping_cache_bytes";
 
@@ -228,7 +232,7 @@ fn of_hidden(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let capacity = u128::from(plan.reported.capacity_bytes);
     let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
     let mut all = alloc::vec![
-        drawn(fitted, plan, "flash.geometry.bits_per_cell", None, |one| one.hidden.bits_per_cell.into()),
+        drawn(fitted, plan, BITS, None, |one| one.hidden.bits_per_cell.into()),
         drawn(fitted, plan, "flash.nand.erase_ns", Some(at::ERASE), |one| libm::round(one.number(at::ERASE)) as u64),
         drawn(fitted, plan, SPARE, Some(at::SPARE), |one| one.spare_permille().into()),
     ];
@@ -260,7 +264,7 @@ fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, number: Option<usize
         number.map_or(0.0, |number| fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
     // If its figures are unexplained, the parameter stands in for a property not modelled.
     let off = unexplained(&fitted.odd, field);
-    let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);
+    let (low, high) = widened(field, (low, high), off);
     let known = match known(learned) {
         Known::Measured if off > 1.0 => Known::Bounded,
         known => known,
@@ -273,6 +277,16 @@ fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, number: Option<usize
         _ => source(known, field, plan),
     };
     Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source }
+}
+
+/// The range extended by the factor `off` on both sides, within what the field accepts.
+fn widened(field: &str, (low, high): (u64, u64), off: f64) -> (u64, u64) {
+    let (least, most) = match field {
+        BITS => (1, BITS_PER_CELL_MAX.into()),
+        _ => (0, u64::MAX),
+    };
+    let within = |value: f64| (libm::round(value) as u64).clamp(least, most);
+    (within(low as f64 / off), within(high as f64 * off))
 }
 
 const fn known(learned: f64) -> Known {
@@ -315,6 +329,13 @@ mod tests {
         let odd = [one("collection", 180_000.0), one("collection", 100_000.0)];
         assert!((unexplained(&odd, SPARE) - 1.5).abs() < 1e-12);
         assert_eq!((unexplained(&odd, "flash.nand.read_ns"), unexplained(&[], SPARE)), (1.0, 1.0));
+    }
+
+    /// Regression: "3, 1 to 20".
+    #[test]
+    fn widened_interval_stays_within_its_field() {
+        assert_eq!(widened(BITS, (3, 3), 6.7), (1, 8));
+        assert_eq!(widened(SPARE, (70, 70), 6.7), (10, 469));
     }
 
     /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would

@@ -137,7 +137,7 @@ pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<Pat
     let records = Records::of_system(system, true)?.context("the directory of records is made where it is missing")?;
     ensure!(records.0.look(PENDING)?.is_none(), "another process was killed while it applied a policy; run the command again");
     for edit in &plan.edits {
-        ensure!(system.read(&edit.file)? == edit.before, "{} was changed concurrently; run the command again", edit.file.display());
+        ensure!(system.read(&edit.file)? == edit.before, "{} was changed concurrently; run the command again", system.shown(&edit.file));
     }
     let number = numbered(records.last()? + 1);
     records.remove(MAKING)?;
@@ -288,7 +288,7 @@ fn back(system: &System, directory: &Dir, changed: &FileChange) -> anyhow::Resul
     let after = now.as_deref().and_then(|now| line_undo::undo(began, &changed.after, now));
     let after = after.with_context(|| {
         let kept = directory.path().display();
-        format!("the changed part of {} was edited since; the earlier file is kept in {kept}", changed.file.display())
+        format!("the changed part of {} was edited since; the earlier file is kept in {kept}", system.shown(&changed.file))
     })?;
     Ok(Edit { file: changed.file.clone(), before: now, after: Some(after) })
 }

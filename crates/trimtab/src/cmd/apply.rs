@@ -2,11 +2,12 @@
 
 use crate::apply::{self, ApplyPlan, System};
 use crate::report::applied::{self, ApplyReport, Change};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_drive::usage::UsageError;
+use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::MountScope;
+use trimtab_sim::policy::PolicySpec;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,6 +93,7 @@ fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode
     }
     let (plan, kept) = match (&args.policy, &args.path) {
         (Some(policy), Some(path)) => {
+            require_order(policy, path)?;
             let plan = apply::plan(&system, policy, path)?;
             let kept = if args.dry_run { None } else { apply::carry_out(&system, &plan)? };
             (plan, kept)
@@ -105,6 +107,17 @@ fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode
     let report = report(args, plan, kept);
     context.report("apply", 1, &report, || applied::text(&report))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses swapped arguments.
+fn require_order(policy: &str, path: &Path) -> Result<(), UsageError> {
+    let is_policy = |text: &str| text.parse::<PolicySpec>().is_ok();
+    match path.to_str().filter(|path| is_policy(path) && !is_policy(policy)) {
+        Some(path) => {
+            Err(UsageError::new("the policy comes first, then the path").hint(format!("trimtab apply {path} {}", quoted(policy))))
+        }
+        None => Ok(()),
+    }
 }
 
 /// For every other command: restores the files that an apply which was killed left changed in

@@ -182,6 +182,10 @@ mod tests {
             (&["stduy", "/"][..], "error: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'"),
             (&["study", "--polices", "x"], "error: unexpected argument '--polices' found; a similar argument exists: '--policies'"),
             (&["verify"], "error: the following required arguments were not provided: <PATH>; usage: trimtab verify <PATH>"),
+            (
+                &["trim"],
+                "error: the following required arguments were not provided: <PATHS>...; usage: trimtab trim [OPTIONS] <PATHS...|--all>",
+            ),
             (&["trim", "--all", "/"], "error: the argument '--all' cannot be used with '[PATHS]...'; 'trimtab trim --help' says more"),
         ] {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();

@@ -48,8 +48,8 @@ the passphrase itself. What needs a reboot, an unmounted filesystem or another d
 order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor reports and --undo undoes.
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
-and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,
-crypttab and the kernel's command line are in it, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
+and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table and
+fstab are in it, and crypttab and the kernel's command line if a diagnosis needs them, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
 
 A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
 
@@ -272,7 +272,7 @@ fn text(report: &DoctorReport, summary: bool) -> String {
     } else {
         report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n")
     };
-    let mut say = |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", output::plain(what)), output::width(), "", "  ");
+    let mut say = |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", output::plain_line(what)), output::width(), "", "  ");
     report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
     report.full.iter().for_each(|full| say("full", full));

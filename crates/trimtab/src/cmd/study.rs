@@ -30,6 +30,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
 use trimtab_study::study::job::Job;
@@ -196,13 +197,8 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     args.check_for_directory(target)?;
     safety::TargetDirectory::open(&path)?;
-    const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
-    if let Some(unknown) = args.policies.iter().find(|name| !REAL.contains(&name.as_str())) {
-        return Err(UsageError::new(format!("a study of a directory cannot try the policy '{unknown}'"))
-            .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", ")))
-            .into());
-    }
-    let twin = twin_below(context, &path);
+    of_directories(&args.policies)?;
+    let twin = twin_below(context, &path, args.safety.reserve);
     match &twin {
         Some(Ok((kept, _))) => context.remark(&found(kept)),
         Some(Err(said)) => context.remark(said),
@@ -279,9 +275,9 @@ fn found(kept: &twins::StoredTwin) -> String {
 
 /// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
 /// unless exactly one solid-state drive is below.
-fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
+fn twin_below(context: &Context, path: &Path, reserve: Option<Bytes>) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = UnderlyingDrive::of_path(&Root::live().ok()?, path).ok()?;
-    let learn = || match crate::twin::learn::command(&below, path) {
+    let learn = || match crate::twin::learn::command(&below, path, reserve) {
         Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
         Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
     };
@@ -309,6 +305,15 @@ fn each_once(policies: &[String]) -> Result<(), UsageError> {
         Some((_, twice)) => Err(UsageError::new(format!("the policy '{twice}' is named twice"))
             .hint("a study tries each policy once; run another study for other settings")),
     }
+}
+
+/// Refuses a policy that a study of a directory cannot try.
+fn of_directories(policies: &[String]) -> Result<(), UsageError> {
+    const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
+    let Some(untried) = policies.iter().find(|name| !REAL.contains(&name.as_str())) else { return Ok(()) };
+    untried.parse::<PolicySpec>().map_err(|error| UsageError::new(error.to_string()))?;
+    Err(UsageError::new(format!("a study of a directory cannot try the policy '{untried}'"))
+        .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", "))))
 }
 
 /// The requested scale; without a request the default, or a quick study where the default
@@ -399,6 +404,14 @@ fn write_html(args: &StudyArgs, context: &Context, document: &Document) -> anyho
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_policy_of_directory_study_is_not_called_untried() {
+        let said = |name: &str| of_directories(&[name.to_owned()]).unwrap_err().to_string();
+        assert_eq!(said("onlin"), "there is no trim policy 'onlin'; did you mean 'online'?");
+        assert!(said("idle:budget=2ms").starts_with("a study of a directory cannot try the policy 'idle:budget=2ms'"));
+        assert!(of_directories(&["as-mounted", "online"].map(str::to_owned)).is_ok());
+    }
 
     #[test]
     fn policy_named_twice_is_refused() {

@@ -48,7 +48,7 @@ not counted); 130 interrupted.";
 
 /// Arguments of `trimtab trim`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "trimtab trim [OPTIONS] <PATHS...|--all>")]
 pub struct TrimArgs {
     /// Trim the filesystems of these mount points or directories.
     #[arg(required_unless_present = "all", conflicts_with = "all")]

@@ -42,6 +42,9 @@ writes; the range in parentheses is what whole steps of the two counters leave o
 
 Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
 
+/// A warranty limit below this lacks its unit.
+const TBW_MIN: Bytes = Bytes(1_000_000_000);
+
 /// Arguments of `trimtab wear`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -83,7 +86,9 @@ impl Args {
 
     fn warranty(&self) -> Result<Option<Warranty>, UsageError> {
         match (self.tbw, self.dwpd) {
-            (Some(limit), _) if limit.0 == 0 => Err(UsageError::new("--tbw is 0").hint("give the vendor's limit, such as 600TB")),
+            (Some(limit), _) if limit < TBW_MIN => {
+                Err(UsageError::new(format!("--tbw {limit} is no limit of a drive")).hint("give a unit, such as 600TB"))
+            }
             (Some(limit), _) => Ok(Some(Warranty::Tbw(limit))),
             (None, writes) => Ok(writes.map(|writes| Warranty::Dwpd { writes, years: self.years })),
         }

@@ -5,7 +5,7 @@ use crate::apply::{self, PolicyChangeKind, System};
 use crate::store::{Filter, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::mountinfo::{self, Mount};
@@ -61,7 +61,11 @@ pub struct EventFilter<'a> {
 impl Events {
     /// Reads the events that match the filter.
     pub fn read(wish: &EventFilter<'_>, context: &Context) -> anyhow::Result<Self> {
-        let wanted = wish.path.map(|path| wanted(path, context)).transpose()?;
+        let wanted = wish.path.map(|path| match wish.sysroot {
+            None => wanted(path, context),
+            Some(base) => wanted_below(base, path),
+        });
+        let wanted = wanted.transpose()?;
         let mut events = applied(wish.sysroot)?;
         let store = wish.sysroot.map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
         // Filtering by filesystem needs more than the newest trims.
@@ -71,7 +75,11 @@ impl Events {
         };
         events.retain(fits);
         events.sort_by_key(|event| event.unix_ms);
-        if let Some(path) = wish.path.filter(|path| events.is_empty() && path.symlink_metadata().is_err()) {
+        let is_missing = |path: &Path| match wish.sysroot {
+            None => path.symlink_metadata().is_err(),
+            Some(base) => Root::recorded(base).is_ok_and(|root| !root.exists(path)),
+        };
+        if let Some(path) = wish.path.filter(|path| events.is_empty() && is_missing(path)) {
             let what = format!("{} does not exist, and nothing was applied or trimmed there", path.display());
             return Err(UsageError::missing(what).hint("run 'trimtab history' without a path to list everything").into());
         }
@@ -129,6 +137,15 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     same.sort_by_key(|other| other.id != mount.id);
     let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
     Ok(FilesystemQuery { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
+}
+
+/// The filesystem at `path` of a system that does not run: what was mounted there, and the
+/// filesystem that its fstab mounts there or above.
+fn wanted_below(base: &Path, path: &Path) -> anyhow::Result<FilesystemQuery> {
+    let root = Root::recorded(base).with_context(|| format!("cannot access '{}'", base.display()))?;
+    let mut query = FilesystemQuery::from(path.components().collect::<PathBuf>().as_path());
+    query.mount_points.extend(fstab::mount_point(&root, path).map(|point| point.display().to_string()));
+    Ok(query)
 }
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {

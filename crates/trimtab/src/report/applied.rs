@@ -56,7 +56,7 @@ pub fn text(report: &ApplyReport) -> String {
     if let Some(kept) = &report.kept {
         lines.push(format!("the earlier files are kept in {kept}"));
     }
-    if let Some(dir) = report.sysroot.as_ref().filter(|_| !report.remarks.is_empty()) {
+    if let Some(dir) = report.sysroot.as_ref().filter(|_| !report.undo && !report.remarks.is_empty()) {
         lines.push(format!("on the system in {}, once it runs:", dir.display()));
     }
     lines.extend(report.remarks.iter().cloned());

@@ -49,11 +49,16 @@ struct Screen {
 }
 
 impl Screen {
+    /// Wraps one line: a name in it cannot forge another line.
+    fn wrapped(&self, text: &str, first: &str, rest: &str) -> String {
+        paragraph(&output::plain_line(text), self.width, first, rest)
+    }
+
     /// Appends `lead` and `text`, indented by `depth`; continuation lines are indented further.
     /// `style` receives each line including its lead.
     fn line(&mut self, text: &str, depth: usize, lead: &str, style: impl Fn(&str) -> String) {
         let indent = "  ".repeat(depth.min(20));
-        let shown = paragraph(&format!("{lead}{text}"), self.width, &indent, &[indent.as_str(), "    "].concat());
+        let shown = self.wrapped(&format!("{lead}{text}"), &indent, &[indent.as_str(), "    "].concat());
         for line in shown.lines() {
             let content = line.trim_start();
             self.text.push_str(&line[..line.len() - content.len()]);
@@ -78,13 +83,13 @@ impl Screen {
     /// Appends a line with its first `word` coloured.
     fn marked(&mut self, text: &str, depth: usize, word: &str, coloured: &str) {
         let indent = "  ".repeat(depth.min(20));
-        let shown = paragraph(text, self.width, &indent, &[indent.as_str(), "    "].concat());
+        let shown = self.wrapped(text, &indent, &[indent.as_str(), "    "].concat());
         self.text.push_str(&shown.replacen(word, coloured, 1));
     }
 
     fn verdict(&mut self, diagnosis: &Diagnosis) {
         const WORD: &str = "verdict:";
-        let shown = paragraph(&format!("{WORD} {}", diagnosis.verdict.text), self.width, "", "  ");
+        let shown = self.wrapped(&format!("{WORD} {}", diagnosis.verdict.text), "", "  ");
         for (number, line) in shown.lines().enumerate() {
             let text = if number == 0 { line.trim_start_matches(WORD) } else { line };
             let coloured = match diagnosis.verdict.kind {

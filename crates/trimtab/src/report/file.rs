@@ -75,7 +75,11 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     check_again(path)?;
     let cannot = || format!("cannot write {}", path.display());
     // A pipe that is opened twice ends after the first time.
-    if !force && named::open_stream_to_write(path).with_context(cannot)?.is_some() {
+    let is_stream = match force {
+        true => named::find_stream(path).with_context(cannot)?.is_some(),
+        false => named::open_stream_to_write(path).with_context(cannot)?.is_some(),
+    };
+    if is_stream {
         return Ok(());
     }
     let (directory, name) = Dir::of_file(path).with_context(cannot)?;
@@ -83,7 +87,7 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
         Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
         Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR)).with_context(cannot),
         None | Some(FileType::RegularFile) => directory.try_to_make(&name).with_context(cannot),
-        // A link may be `/dev/stdout`.
+        // A link to a file is replaced.
         Some(_) => Ok(()),
     }
 }

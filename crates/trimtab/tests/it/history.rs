@@ -94,6 +94,11 @@ fn what_was_applied_stays_known_after_it_is_taken_back() {
     let shown: Vec<(&str, &str, &str)> =
         all.iter().map(|e| (e["what"].as_str().unwrap(), e["policy"].as_str().unwrap(), e["path"].as_str().unwrap())).collect();
     assert_eq!(shown, [("applied", "online", "/srv"), ("undone", "online", "/srv")]);
+    // The path is one of the named system; here /srv may be on another filesystem.
+    for (path, count) in [("/srv", 2), ("/srv/", 2), ("/srv/below", 2), ("/etc", 0)] {
+        assert_eq!(events(trimtab().args(["history", path, "--sysroot"]).arg(sysroot)).len(), count, "{path}");
+    }
+    trimtab().args(["history", "/home", "--sysroot"]).arg(sysroot).assert().code(1).stderr(contains("/home does not exist"));
     let fstab = contains("/etc/fstab").and(contains("undone"));
     trimtab().arg("history").arg("--sysroot").arg(sysroot).assert().success().stdout(fstab);
     trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);

@@ -415,3 +415,26 @@ fn tar_header(name: &[u8]) -> Vec<u8> {
     header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
     header
 }
+
+#[test]
+fn mount_point_with_line_feed_forges_no_line() {
+    let tree = tempfile::tempdir().unwrap();
+    for directory in ["proc/self", "sys/devices/sda/queue", "sys/dev/block"] {
+        fs::create_dir_all(tree.path().join(directory)).unwrap();
+    }
+    let mounts = "25 1 8:1 / /mnt\\012reaches\\040\\040\\040/forged\\033[2J rw - ntfs3 /dev/sda rw\n";
+    for (file, text) in
+        [("proc/self/mountinfo", mounts), ("sys/devices/sda/dev", "8:1\n"), ("sys/devices/sda/queue/discard_max_bytes", "512\n")]
+    {
+        fs::write(tree.path().join(file), text).unwrap();
+    }
+    std::os::unix::fs::symlink("../../devices/sda", tree.path().join("sys/dev/block/8:1")).unwrap();
+    let sysroot = tree.path().to_str().unwrap();
+    for more in [&["--summary"][..], &[]] {
+        let shown = say(&[&["doctor", "--all", "--sysroot", sysroot], more].concat());
+        assert!(shown.contains("/mnt reaches   /forged\u{fffd}"), "{shown}");
+        assert!(!shown.lines().any(|line| line.trim_start().starts_with("reaches")), "{shown}");
+    }
+    let shown = say(&["doctor", "--all", "--sysroot", sysroot]);
+    assert!(shown.contains("mount -o remount,discard $'/mnt\\012reaches   /forged\\033[2J'"), "{shown}");
+}

@@ -65,7 +65,10 @@ fn document(first: u64, n: u64) -> String {
 #[test]
 fn a_published_sum_is_compared_per_system() {
     let scratch = Scratch::new();
-    let add = |args: &[&str]| scratch.results(&[&["add", "--workload", "specsfs2008"], args].concat()).assert().success();
+    let add = |args: &[&str]| {
+        let added = scratch.results(&[&["add", "--workload", "specsfs2008"], args].concat()).assert().success();
+        added.stdout(contains(args[1]).and(contains("\u{fffd}").not()).and(contains("\u{1b}").not()))
+    };
     add(&["--name", "EMC VNX, Celerra VG8 gateways", "--systems", "4", "--metric", "ops_per_s=497623", "--setting", "protection=RAID 5"]);
     add(&["--name", "NetApp FAS6240", "--metric", "ops_per_s=190675", "--setting", "protection=RAID-DP"]);
     scratch
@@ -373,7 +376,11 @@ fn lists_and_references() {
     scratch.results(&["list", "--workload", "none"]).assert().success().stdout("").stderr(contains("no stored run fits"));
     scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is not a time"));
     scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
-    scratch.results(&["show", "zz"]).assert().code(1).stderr(contains("has no run 'zz'; a run is named by"));
+    scratch
+        .results(&["show", "zz"])
+        .assert()
+        .code(1)
+        .stderr(contains("has no run 'zz'; a run is named by the first digits of its id, study:ID, last"));
     scratch.results(&["delete", &id, "last~7"]).assert().code(1);
     assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 2, "all or none");
     scratch.results(&["delete", &id]).assert().success().stdout(contains(format!("deleted {id}: tree on")));

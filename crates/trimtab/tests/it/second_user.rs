@@ -707,3 +707,19 @@ fn in_the_home_of_another_user_root_makes_nothing() {
         assert!(!home.path().join(".local/share").exists(), "{command:?}");
     }
 }
+
+#[test]
+fn report_onto_a_foreign_link_is_refused_before_the_work() {
+    if !have_root() {
+        return skip("root");
+    }
+    let directory = directory_of(0, 0o1777);
+    let (link, target) = (directory.path().join("r.html"), directory.path().join("victim.html"));
+    fs::write(&target, "precious").unwrap();
+    symlink(&target, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(ATTACKER), Some(ATTACKER)).unwrap();
+    for force in [false, true] {
+        let error = format!("{:#}", trimtab::report::file::check(&link, force).unwrap_err());
+        assert!(error.contains("is a link of another user's"), "{error}");
+    }
+}

@@ -129,6 +129,7 @@ fn wear_refuses_bad_documents_with_one_line() {
     fs::File::options().write(true).open(&large).unwrap().set_len(100 << 20).unwrap();
     trimtab().args(["wear", "--from"]).arg(&large).assert().code(1).stderr(contains("longer than 4194304 bytes"));
     trimtab().args(["wear", "--from", "/no/such/file"]).assert().code(1).stderr(contains("there is no '/no/such/file'"));
+    trimtab().args(["wear", "--tbw", "600"]).assert().code(2).stderr(contains("--tbw 600 B").and(contains("give a unit, such as 600TB")));
     for usage in [&["--dwpd", "-1"][..], &["--tbw", "0"], &["--device", "sat;x"], &["--from", "-", "--all"], &["--years", "3"]] {
         trimtab().arg("wear").args(usage).assert().code(2).stdout("");
     }

@@ -7,6 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 use trimtab_sim::target::{TargetError, TargetResult};
 
 /// Default reserve: this, or one part in [`RESERVE_SHARE`] of the filesystem if that is more.
@@ -59,7 +60,7 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
         // Deleting files cannot help.
         let kept = if reserve == Bytes::ZERO { String::new() } else { format!(", and {reserve} have to stay free") };
         let step = match space < free {
-            true => format!("set --reserve to {} or less", Bytes(free.0 - space.0)),
+            true => format!("set --reserve to {} or less", rounded_down(free.0 - space.0)),
             false => "ask for less, or name a directory on a larger one".to_owned(),
         };
         return format!("{is}, the whole filesystem has {total}{kept}; {step}");
@@ -72,6 +73,12 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     format!("{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve")
 }
 
+/// Rounded down to the digits that are shown, so that the shown size is accepted.
+fn rounded_down(bytes: u64) -> Bytes {
+    let step = 10_u64.pow(bytes.max(1).ilog10().saturating_sub(2));
+    Bytes(bytes / step * step)
+}
+
 /// Returns a warning if the filesystem is nearly full; `None` otherwise.
 pub fn is_full(path: &Path) -> Option<String> {
     let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
@@ -79,7 +86,8 @@ pub fn is_full(path: &Path) -> Option<String> {
     let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
     let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
     let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is not needed, then trim";
-    (writable && full).then(|| format!("{shown}: {free} of {} are free: {what_to_do} ('trimtab trim {shown}')", Bytes(total)))
+    let trim = format!("trimtab trim {}", quoted(&shown.to_string()));
+    (writable && full).then(|| format!("{shown}: {free} of {} are free: {what_to_do} ({trim})", Bytes(total)))
 }
 
 /// A filesystem with less free space than one part in this number counts as full.
@@ -167,6 +175,9 @@ mod tests {
             small,
             "only 900 MB are free, the whole filesystem has 1.00 GB, and 1.10 GB have to stay free; set --reserve to 800 MB or less"
         );
+        // Regression: "429 MB or less", which was then refused.
+        let exact = why_not(Bytes(500_000_000), Bytes(430_999_999), gb(11), Bytes(2_100_000));
+        assert!(exact.ends_with("set --reserve to 428 MB or less"), "{exact}");
         let never = why_not(gb(3), gb(2), gb(2), gb(5));
         let all = "only 200 MB are free, the whole filesystem has 300 MB, and 200 MB have to stay free; ask for less, or name a directory on a larger one";
         assert_eq!(never, all);

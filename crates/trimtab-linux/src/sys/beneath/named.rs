@@ -315,6 +315,18 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// `/dev/null`, or an inherited file such as `/dev/stdout`. Returns `None` for a named
 /// regular file, a directory or a missing path.
 pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
+    let Some(named) = find_stream(path)? else { return Ok(None) };
+    let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nothing reads, or a socket"),
+        _ => error,
+    })?;
+    rustix::fs::fcntl_setfl(&stream, OFlags::APPEND)?;
+    Ok(Some(File::from(stream)))
+}
+
+/// The stream that [`open_stream_to_write`] opens, unopened. Fails on the same links and
+/// objects.
+pub fn find_stream(path: &Path) -> io::Result<Option<ResolvedObject>> {
     let named = match ResolvedObject::look_up(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         named => named?,
@@ -328,12 +340,6 @@ pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
         _ if !named.is_guarded() => {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file, and others may have put it there"));
         }
-        _ => {}
+        _ => Ok(Some(named)),
     }
-    let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nothing reads, or a socket"),
-        _ => error,
-    })?;
-    rustix::fs::fcntl_setfl(&stream, OFlags::APPEND)?;
-    Ok(Some(File::from(stream)))
 }

@@ -1,7 +1,7 @@
 //! A diagnosis in one line.
 
 use trimtab_linux::doctor::{Diagnosis, Finding, Severity};
-use trimtab_linux::output::plain;
+use trimtab_linux::output::plain_line;
 
 /// Widths of verdict, subject and kind; the reason fills the rest.
 const COLUMNS: [usize; 3] = [10, 32, 10];
@@ -48,7 +48,7 @@ fn reason(diagnosis: &Diagnosis) -> String {
 
 /// Cuts the text to a number of characters; an ellipsis marks the cut.
 fn cut(text: &str, width: Option<usize>) -> String {
-    let text = plain(text);
+    let text = plain_line(text);
     match width {
         Some(width) if text.chars().count() > width => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
         _ => text.into_owned(),

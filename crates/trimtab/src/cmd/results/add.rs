@@ -82,7 +82,7 @@ pub fn run(args: &ResultsAddArgs, context: &Context) -> anyhow::Result<ExitCode>
         ..Run::empty()
     };
     let id = store::save(context, &run)?;
-    context.report(SCHEMA, VERSION, &RunV1::new(&run, Some(id)), || text::render(&report::run::everything(&run)))?;
+    context.report_styled(SCHEMA, VERSION, &RunV1::new(&run, Some(id)), || text::render(&report::run::everything(&run)))?;
     context.remark(&format!("kept as {id}"));
     Ok(ExitCode::SUCCESS)
 }

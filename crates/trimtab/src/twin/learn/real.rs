@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, three_digits};
-use trimtab_drive::usage::UsageError;
+use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::{self, MachineSample, OwnIo};
@@ -202,18 +202,19 @@ fn sized(budget: Budget, below: &UnderlyingDrive, limit: u64, seed: u64) -> Opti
     large.or_else(|| of(2)).or_else(|| of(1))
 }
 
-/// The command that learns a twin of the drive `below` through the directory `path`, or the
-/// reason why none can.
-pub fn command(below: &UnderlyingDrive, path: &Path) -> Result<String, String> {
+/// The command that learns a twin of the drive `below` through the directory `path` and leaves
+/// `reserve` free, or the reason why none can.
+pub fn command(below: &UnderlyingDrive, path: &Path, reserve: Option<Bytes>) -> Result<String, String> {
     let usual = sized(Budget::Small, below, ProbePlan::usual_limit(Budget::Small, below.capacity().0), 1);
     let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
     let plan = usual.or_else(|| sized(Budget::Small, below, LIMIT_LEAST, 1));
     let plan = plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
-    let (needs, usable) = (Bytes(file_size(plan.area)), space::usable(path, None).map_err(|error| format!("{error:#}"))?);
+    let (needs, usable) = (Bytes(file_size(plan.area)), space::usable(path, reserve).map_err(|error| format!("{error:#}"))?);
     if usable < needs {
         return Err(format!("the probes need {needs}, but only {usable} is free there besides the reserve"));
     }
-    Ok(format!("trimtab drive learn {}{option}", path.display()))
+    let kept = reserve.map_or(String::new(), |reserve| format!(" --reserve {}", reserve.0));
+    Ok(format!("trimtab drive learn {}{option}{kept}", quoted(&path.display().to_string())))
 }
 
 /// Schedule of the rounds.
@@ -320,7 +321,8 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_study::learn::Observation;
+    use trimtab_linux::host::block::Stack;
+    use trimtab_study::learn::{Observation, ReportedProperties};
 
     fn round(value_ns: f64, disturbed: Option<&str>) -> Round {
         let one = Observation { name: "read".into(), probe: "reads", value_ns, sigma: 0.02 };
@@ -329,6 +331,33 @@ mod tests {
             disturbed: disturbed.map(str::to_owned),
             warnings: Vec::new(),
         }
+    }
+
+    #[test]
+    fn learn_command_keeps_the_given_reserve() {
+        let below = UnderlyingDrive {
+            reported: ReportedProperties {
+                capacity_bytes: 64 << 30,
+                logical_block_bytes: 512,
+                queue_depth: 32,
+                full_duplex: false,
+                trim: None,
+            },
+            model: "x".into(),
+            firmware: None,
+            which: "x".into(),
+            is_of_a_model: false,
+            start: 0,
+            volatile_cache: true,
+            fs_type: None,
+            mount: None,
+            stack: Stack::default(),
+            notes: Vec::new(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let command = |reserve| command(&below, directory.path(), Some(Bytes(reserve)));
+        assert!(command(u64::MAX).unwrap_err().contains("only 0 B is free there besides the reserve"));
+        assert!(command(0).unwrap().ends_with(" --reserve 0"));
     }
 
     #[test]
