@@ -332,13 +332,13 @@ pub fn find_stream(path: &Path) -> io::Result<Option<ResolvedObject>> {
         named => named?,
     };
     match named.kind() {
-        FileType::Directory => return Ok(None),
-        FileType::RegularFile if !named.held => return Ok(None),
+        FileType::Directory => Ok(None),
+        FileType::RegularFile if !named.held => Ok(None),
         FileType::BlockDevice => {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device, and output would overwrite what is on it"));
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device, and output would overwrite what is on it"))
         }
         _ if !named.is_guarded() => {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file, and others may have put it there"));
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file, and others may have put it there"))
         }
         _ => Ok(Some(named)),
     }
