@@ -124,6 +124,11 @@ fn every_shipped_drive_study_states_possible_figures() {
         let recommended = json["use"].as_str().filter(|used| *used != "none");
         let trims = !json["untried"].as_array().unwrap().iter().any(|part| part["reason"] == "no_trim");
         assert!(!trims || recommended == by_rule(&json, "60%"), "{name}: {recommended:?}, and the rule says {:?}", by_rule(&json, "60%"));
+        for other in json["verdict"]["other_fills"].as_array().unwrap() {
+            let (fill, chosen) = (other["fill"].as_str().unwrap(), other["recommendation"].as_str());
+            let by_rule = by_rule(&json, fill);
+            assert!(!trims || by_rule.is_none() || chosen == by_rule, "{name} at {fill}: {chosen:?}, and the rule says {by_rule:?}");
+        }
         let parts = ["runs", "ageing", "tuning", "kernels"];
         let runs = parts.iter().flat_map(|part| json[*part].as_array().unwrap().iter().map(move |run| (*part, run)));
         assert!(runs.clone().count() >= 2, "{name}: {} runs", runs.count());
