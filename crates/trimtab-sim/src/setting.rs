@@ -107,7 +107,9 @@ impl<'a> GivenSettings<'a> {
     }
 
     fn applied<T>(&mut self, key: &'static str, apply: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, SettingError> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         let Some((given, value)) = self.remove(key) else { return Ok(None) };
         apply(&value).map(Some).map_err(|text| self.wrong(given, text))
     }
@@ -296,7 +298,7 @@ mod tests {
         given.need("share", Setting::Permille(&mut share, 0.0..=100.0)).unwrap();
         assert_eq!((depth, share), (7, 125));
         let rest = given.end("a load").unwrap_err();
-        assert_eq!(rest.to_string(), "load:dept: a load has no setting 'dept'; known settings: queue-depth, queue-depth, share");
+        assert_eq!(rest.to_string(), "load:dept: a load has no setting 'dept'; known settings: queue-depth, share");
         let missing = given.need("size", Setting::Flag(&mut false)).unwrap_err();
         assert_eq!(missing.to_string(), "load:size: is missing");
     }

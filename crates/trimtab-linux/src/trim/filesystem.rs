@@ -407,7 +407,7 @@ impl Filesystem {
         if is_xfs {
             // XFS frees the blocks of deleted files in the background, and a sync does not wait for
             // that (Linux 5.14). Only this request does. It concerns preallocated space beyond the
-            // end of files, of which none is this long. Fails on a read-only mount, which needs no
+            // end of files; no file is this long. Fails on a read-only mount, which needs no
             // wait.
             let _ = xfs_free_behind_ends(file, u64::MAX);
         }

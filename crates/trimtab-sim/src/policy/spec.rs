@@ -175,11 +175,11 @@ impl PolicySpec {
             set_schedule(&mut s.schedule, &mut given)?;
         }
         // A default yields to an explicit value of the other bound.
-        let at_most = given.has("at-most");
+        let (at_most, default_at_most) = (given.has("at-most"), AdaptiveSettings::default().at_most_every);
         given.apply(self.table())?;
         given.end(&format!("trim policy {}", self.name()))?;
         match self {
-            Self::Adaptive(s) if at_most && s.at_most_every > s.at_least_every => {
+            Self::Adaptive(s) if s.at_most_every > s.at_least_every && (at_most || s.at_most_every != default_at_most) => {
                 let (most, least) = (exact(s.at_most_every), exact(s.at_least_every));
                 Err(given.wrong("at-most", format!("{most} is longer than at-least, {least}")))
             }
@@ -313,6 +313,18 @@ mod tests {
             let error = text.parse::<PolicySpec>().unwrap_err().to_string();
             assert!(!error.contains("did you mean"), "{error}");
         }
+    }
+
+    /// Regression: a plan accepted bounds that contradict each other in name and setting.
+    #[test]
+    fn set_bound_against_a_bound_in_the_name_is_refused() {
+        let with = |name: &str| {
+            let mut policy: PolicySpec = name.parse().unwrap();
+            policy.set(GivenSettings::new("policy.", [("at_least", "1d".to_string())]))
+        };
+        assert_eq!(with("adaptive:at-most=2d").unwrap_err().key.as_deref(), Some("policy.at-most"));
+        assert_eq!(with("adaptive:at-most=12h"), Ok(()));
+        assert_eq!(with("adaptive"), Ok(()));
     }
 
     #[test]

@@ -49,7 +49,8 @@ order where the thing still is what it was set to; a killed --fix leaves its not
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
 and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table and
-fstab are in it, and crypttab and the kernel's command line if a diagnosis needs them, so look at it before you hand it on. Serial numbers are taken out (--serials leaves them).
+fstab are in it, and crypttab and the kernel's command line if a diagnosis needs them, so look at it before you share it. Serial
+numbers are removed (--serials keeps them).
 
 A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
 

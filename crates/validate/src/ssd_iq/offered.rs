@@ -15,7 +15,7 @@ use trimtab_drive::{Command, Device as _, Extent};
 pub const LATENCY: &str = include_str!("latency.csv");
 /// The knee is the lowest offered load whose p99 exceeds this many times that of the lowest load.
 pub const KNEE: f64 = 10.0;
-/// Simulated time of one step, of which the first quarter is not recorded.
+/// Simulated time of one step. Its first quarter is not recorded.
 const STEP_SECONDS: f64 = 2.0;
 /// Drive writes of 4 KiB after the fill, before the first step.
 const OVERWRITES: f64 = 2.0;

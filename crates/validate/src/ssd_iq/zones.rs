@@ -10,8 +10,8 @@ use trimtab_drive::ssd::Ssd;
 pub const ZONES: &str = include_str!("zones.csv");
 /// Units of a command: 512 KiB.
 const COMMAND: u64 = 128;
-/// Time of a command that waits for nothing: the median of five units is 240 us, of which their
-/// data sheets explain 80 us.
+/// Time of a command that waits for nothing: the median of five units is 240 us; their data
+/// sheets explain 80 us of it.
 const COMMAND_NS: u64 = 240_000;
 
 /// A measured run.

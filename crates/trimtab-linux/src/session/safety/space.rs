@@ -127,7 +127,7 @@ impl Guard {
 
     fn look(&self) -> TargetResult {
         let object = self.path.display().to_string();
-        let error = |reason: String, errno: i32| TargetError::new("go on writing in", &object, reason, Some(errno));
+        let error = |reason: String, errno: i32| TargetError::new("continue to write in", &object, reason, Some(errno));
         let unknown = |errno: rustix::io::Errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error());
         // A link count of 0 means that another process has removed the directory. Data written
         // there would be lost.

@@ -7,7 +7,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
 
-/// Largest number of streams, each of which is a thread.
+/// Largest number of streams. Each is a thread.
 const THREADS_MAX: i64 = 1024;
 
 /// Run PostMark's operations with ordinary options: create, read, append to and delete many
