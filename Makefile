@@ -23,22 +23,25 @@
 CARGO ?= cargo
 TEST_PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: install uninstall packages os-packages packed-program python-packages test tried python check test-packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
+.PHONY: install uninstall packages os-packages packed-program python-packages test tried python check test-packages format lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
 
 # Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
 # (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
 SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; sort "$(SKIPS)"; else echo "no test was skipped"; fi
 
-# Many tests wait for a device or a process, so run two more at a time than there are processors.
-TEST_THREADS ?= $(shell expr $$(nproc) + 2)
+# Many tests wait for a device or a process, so run four more at a time than there are processors.
+TEST_THREADS ?= $(shell expr $$(nproc) + 4)
 
 # Many tests wait, so the Python package is built and tested in parallel with them. Incremental builds speed up edits
 # but take a quarter longer here.
 test tried python: export CARGO_INCREMENTAL = 0
 # The module then needs no libpython.
 test tried python: export PYO3_BUILD_EXTENSION_MODULE = 1
-test: test-packages lint deny
+# The build for the tests also lints: a separate clippy run would check every crate a second time.
+test tried python: export RUSTC_WORKSPACE_WRAPPER = clippy-driver
+test tried python: export CLIPPY_ARGS = --deny__CLIPPY_HACKERY__warnings
+test: test-packages format deny
 	$(CARGO) test --workspace --locked --no-run
 	@$(MAKE) --no-print-directory -j2 tried python
 
@@ -67,9 +70,11 @@ check: lint
 	@mkdir -p target && rm -f "$(SKIPS)"
 	PROPTEST_RNG_SEED=1 TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
-lint:
+format:
 	$(CARGO) fmt --all --check
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+
+lint: format
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 
 # The fuzz targets are a separate workspace. The tests compile and run their code (tests/it/fuzz_targets.rs). This
