@@ -175,8 +175,9 @@ pub trait Model: Device + Send {
         ThrottleState::default()
     }
 
-    /// Content of each superblock, `needed` by the host or not; empty for a disk.
-    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
+    /// Content of each superblock; empty for a disk. The host needs the extents of `needed`,
+    /// which ascend and do not overlap.
+    fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock>;
 
     /// State that must survive a detach; empty if there is none.
     fn snapshot(&self) -> Vec<u8>;
@@ -294,7 +295,7 @@ impl Model for Hdd {
         None
     }
 
-    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         Vec::new()
     }
 
@@ -375,7 +376,7 @@ impl Model for Ssd {
         }
     }
 
-    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+    fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         self.superblocks(needed)
     }
 

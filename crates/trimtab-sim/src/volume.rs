@@ -211,14 +211,13 @@ impl<D: Device> Volume<D> {
         Bytes((self.free_blocks - self.reserved) * BLOCK)
     }
 
-    /// True if any block of this range is in use by files, metadata or a pending transaction.
-    #[must_use]
-    pub fn needs(&self, bytes: Extent) -> bool {
-        let first = bytes.offset.max(self.start) - self.start;
-        let end = (bytes.offset + bytes.len).saturating_sub(self.start);
-        let blocks = first / BLOCK..end.div_ceil(BLOCK).min(u64::from(self.layout.blocks));
-        let group_blocks = u64::from(GROUP_BLOCKS);
-        blocks.into_iter().any(|block| !self.space.groups[(block / group_blocks) as usize].is_free((block % group_blocks) as u32))
+    /// Extents in use by files, metadata or a pending transaction; ascending, at most one block
+    /// group long.
+    pub fn needed(&self) -> impl Iterator<Item = Extent> {
+        let group_bytes = u64::from(GROUP_BLOCKS) * BLOCK;
+        (self.start..).step_by(group_bytes as usize).zip(&self.space.groups).flat_map(|(start, group)| {
+            group.used_runs().map(move |(at, len)| Extent { offset: start + u64::from(at) * BLOCK, len: u64::from(len) * BLOCK })
+        })
     }
 
     /// Foreground I/O as seen by a policy. Resets the longest wait.

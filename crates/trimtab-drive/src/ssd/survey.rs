@@ -7,11 +7,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Ssd {
-    /// Content of every superblock in physical order, `needed` by the host or not.
-    #[must_use]
-    pub fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+    /// Content of every superblock in physical order. The host needs the extents of `needed`,
+    /// which ascend and do not overlap.
+    pub fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         let ftl = &self.ftl;
         let unit_bytes = self.layout.unit_bytes;
+        let (mut from, mut end) = (0, 0);
         let mut all = vec![Superblock::default(); ftl.blocks.len()];
         for (unit, address) in (0_u32..).zip(&ftl.map) {
             if *address <= TRIMMED {
@@ -19,8 +20,11 @@ impl Ssd {
             }
             let slots = ftl.packed.as_ref().map_or(1, |packed| u64::from(packed.slots_of(unit, 1)));
             let block = &mut all[(address >> self.layout.shift) as usize];
-            let bytes = Extent { offset: u64::from(unit) * unit_bytes, len: unit_bytes };
-            *(if needed(bytes) { &mut block.needed } else { &mut block.unneeded }) += slots;
+            let offset = u64::from(unit) * unit_bytes;
+            while end <= offset {
+                (from, end) = needed.next().map_or((u64::MAX, u64::MAX), |extent| (extent.offset, extent.offset + extent.len));
+            }
+            *(if from < offset + unit_bytes { &mut block.needed } else { &mut block.unneeded }) += slots;
         }
         let mut free = vec![0_u64; all.len()];
         for (_, _, block) in ftl.pool.free_entries() {

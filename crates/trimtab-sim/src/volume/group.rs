@@ -116,6 +116,16 @@ impl BlockGroup {
         self.scan(from, |word| word).unwrap_or(GROUP_BLOCKS)
     }
 
+    /// Runs of blocks in use, as start and length; ascending.
+    pub fn used_runs(&self) -> impl Iterator<Item = (u32, u32)> {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let start = self.next_used(at);
+            at = self.next_free(start).unwrap_or(self.blocks);
+            (start < self.blocks).then(|| (start, at - start))
+        })
+    }
+
     fn scan(&self, from: u32, bits: impl Fn(u64) -> u64) -> Option<u32> {
         let mut at = from as usize / 64;
         let first = bits(*self.words.get(at)?) & (u64::MAX << (from % 64));

@@ -313,7 +313,7 @@ impl Months {
         let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.inspections.len() == looks;
         if self.pictured && due {
             let volume = target.volume();
-            let all = volume.drive().superblocks(&|bytes| volume.needs(bytes));
+            let all = volume.drive().superblocks(&mut volume.needed());
             // A hard disk has no superblocks.
             if !all.is_empty() {
                 self.moments.push((written, all));

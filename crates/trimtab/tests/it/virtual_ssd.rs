@@ -56,7 +56,7 @@ impl Model for Quick {
     fn heat(&self) -> Option<(&Thermal, i32)> {
         None
     }
-    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         Vec::new()
     }
     fn snapshot(&self) -> Vec<u8> {

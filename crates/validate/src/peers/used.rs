@@ -187,13 +187,13 @@ impl TurnoverState {
 pub(super) fn known(target: &PeerTarget, now: Nanos) -> anyhow::Result<f64> {
     let volume = target.volume();
     let mut copy = volume.drive().boxed_clone();
-    let free = |block: &u64| !volume.needs(Extent { offset: block * BLOCK, len: BLOCK });
     let (mut at, mut all) = (0, 0);
-    while let Some(start) = (at..volume.size().0 / BLOCK).find(free) {
-        let blocks = (start..volume.size().0 / BLOCK).take_while(free).count() as u64;
-        let range = Extent { offset: start * BLOCK, len: blocks * BLOCK };
-        copy.submit(now, &Command::trim(&[range])).result?;
-        (at, all) = (start + blocks, all + range.len);
+    for needed in volume.needed().chain([Extent { offset: volume.size().0, len: 0 }]) {
+        let free = Extent { offset: at, len: needed.offset - at };
+        if free.len > 0 {
+            copy.submit(now, &Command::trim(&[free])).result?;
+        }
+        (at, all) = (needed.offset + needed.len, all + free.len);
     }
     let unmapped = copy.counters()["trim_effective_bytes"] - volume.drive().counters()["trim_effective_bytes"];
     Ok(1.0 - unmapped as f64 / all as f64)

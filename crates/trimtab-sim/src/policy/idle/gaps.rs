@@ -73,8 +73,8 @@ impl Lengths {
 
     /// Lower bound of a bucket in nanoseconds.
     fn begin(bucket: usize) -> f64 {
-        let (octave, quarter) = (bucket / PER_OCTAVE as usize, bucket % PER_OCTAVE as usize);
-        libm::ldexp(1.0 + quarter as f64 / f64::from(PER_OCTAVE), octave as i32)
+        // (4 + quarter) / 4 · 2^octave from its exponent and the upper two bits of its fraction.
+        f64::from_bits((bucket as u64 + (1023 << 2)) << 50)
     }
 
     fn add(&mut self, nanos: f64, times: f64) {
@@ -91,7 +91,9 @@ impl Lengths {
     /// Gaps that end between two lengths, and gaps that end later, uniform within each bucket.
     fn between(&self, from: f64, to: f64) -> (f64, f64) {
         let (mut now, mut later) = (0.0, 0.0);
-        for bucket in self.first..self.last {
+        // Shorter gaps count in neither.
+        let first = self.first.max(Self::bucket(from as u64).saturating_sub(1));
+        for bucket in first..self.last {
             let count = self.counts[bucket];
             let (begin, end) = (Self::begin(bucket), Self::begin(bucket + 1));
             if count > 0.0 && end > from {

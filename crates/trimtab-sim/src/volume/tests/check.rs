@@ -42,10 +42,14 @@ impl<D: Device> Volume<D> {
             for at in 0..group.blocks() {
                 let block = number * crate::volume::group::GROUP_BLOCKS as usize + at as usize;
                 assert_eq!(group.is_free(at), !used[block], "block {block}");
-                let bytes = Extent { offset: self.start + block as u64 * BLOCK, len: BLOCK };
-                assert_eq!(self.needs(bytes), used[block], "block {block}");
             }
         }
+        let mut needed = vec![false; used.len()];
+        for extent in self.needed() {
+            let first = ((extent.offset - self.start) / BLOCK) as usize;
+            needed[first..][..(extent.len / BLOCK) as usize].fill(true);
+        }
+        assert_eq!(needed, used);
         self.check_counts();
     }
 
