@@ -177,9 +177,9 @@ soak: test-packages msrv fuzz-check
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it -- power_cuts hostile --nocapture
-	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
+	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it soak:: -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
-	  $(CARGO) test -p trimtab --release --test it study_again -- --nocapture
+	  $(CARGO) test -p trimtab --release --test it repeated_studies -- --nocapture
 	$(MAKE) lab STACKS="$(SOAK_STACKS)"
 	$(MAKE) mutants
 

@@ -152,7 +152,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn values_are_pinned() {
+    fn stream_values_are_pinned() {
         let mut s = Stream::new(42, "test");
         let got: Vec<u64> = (0..3).map(|_| s.next_u64()).collect();
         insta::assert_debug_snapshot!(got);

@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_running_machine_can_be_examined() {
+    fn doctor_of_running_machine_has_verdicts() {
         let root = Root::live().unwrap();
         let doctor = Doctor::new(&root).unwrap();
         let diagnosis = doctor.examine_path(Path::new("/")).unwrap();

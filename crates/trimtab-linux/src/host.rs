@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_name_of_a_device_is_its_path() {
+    fn kernel_name_of_device_resolves_to_its_path() {
         let root = Root::live().unwrap();
         for name in root.list("/sys/class/block").into_iter().take(3) {
             let dev = DevNumber::parse(&root.read(format!("/sys/class/block/{name}/dev")).unwrap());

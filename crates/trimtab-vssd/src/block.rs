@@ -185,7 +185,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn remark_names_transport_and_why_others_failed() {
+    fn remark_names_transport_and_failed_alternatives() {
         let missed = || (Transport::Ublk, anyhow::anyhow!("it").context("no module"));
         assert_eq!(chosen(Transport::Ublk, &[]), "requests come over ublk");
         assert_eq!(chosen(Transport::Device, &[missed()]), "requests come over a loop device over FUSE; not ublk: no module: it");

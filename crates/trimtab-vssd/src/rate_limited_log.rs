@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_lines_become_one_line_and_a_count() {
+    fn rate_limited_log_counts_suppressed_lines() {
         let (log, start) = (RateLimitedLog::default(), Instant::now());
         let said: Vec<String> = (0..1000).filter_map(|ms| log.line("x", start + Duration::from_millis(ms))).collect();
         assert_eq!(said, ["x"]);

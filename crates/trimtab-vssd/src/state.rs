@@ -383,7 +383,7 @@ mod tests {
 
     /// Once, a state of 33 kB took 13.6 GB of memory.
     #[test]
-    fn state_that_holds_more_than_its_drive_needs_is_refused() {
+    fn state_larger_than_its_drive_needs_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("disk");
         let refused = |packed: &[u8], model: &[u8]| {
@@ -414,8 +414,8 @@ mod tests {
 
     /// The child of the test below: loads a state and prints its peak memory in KiB.
     #[test]
-    #[ignore = "run by state_takes_memory_in_proportion_to_its_drive"]
-    fn peak_memory_of_a_state() {
+    #[ignore = "run by state_memory_is_proportional_to_its_drive"]
+    fn child_prints_peak_memory_of_a_state() {
         let Some(data) = std::env::var_os("TRIMTAB_TEST_STATE") else { return };
         let saved = open(Path::new(&data)).unwrap().unwrap();
         let units = saved.header.units();
@@ -426,13 +426,15 @@ mod tests {
     }
 
     #[test]
-    fn state_takes_memory_in_proportion_to_its_drive() {
+    fn state_memory_is_proportional_to_its_drive() {
         let dir = tempfile::tempdir().unwrap();
         let peak_kib = |units: u64| -> u64 {
             let data = dir.path().join(units.to_string());
             large(&data, units);
             let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "state::tests::peak_memory_of_a_state", "--ignored", "--nocapture"]).env("TRIMTAB_TEST_STATE", &data);
+            child
+                .args(["--exact", "state::tests::child_prints_peak_memory_of_a_state", "--ignored", "--nocapture"])
+                .env("TRIMTAB_TEST_STATE", &data);
             let said = String::from_utf8(child.output().unwrap().stdout).unwrap();
             let peak = said.lines().find_map(|line| line.split_once("peak ")).unwrap_or_else(|| panic!("{said}")).1;
             peak.split_whitespace().next().unwrap().parse().unwrap()

@@ -3,14 +3,14 @@
 //! `cargo bench --bench trimming [-- holes|foreground|daemon|DRIVE]`, where DRIVE is one of those that others write to in the foreground; fails if a claim does not hold.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, dead_code, unused_imports)]
 
-#[path = "../tests/it/attached.rs"]
-mod attached;
+#[path = "../tests/it/attached_drive.rs"]
+mod attached_drive;
 mod block_trace;
 mod figures;
 #[path = "../tests/it/support.rs"]
 mod support;
 
-use attached::{Attached, Mounted, ok};
+use attached_drive::{Attached, Mounted, ok};
 use block_trace::{BlockTrace, Request};
 use figures::keep;
 use rustix::fd::AsFd as _;

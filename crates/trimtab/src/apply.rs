@@ -461,7 +461,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn diff_leads_from_old_to_new(old in "([ab]\n){0,12}", new in "([ab]\n){0,12}") {
+        fn diff_lines_come_from_old_and_new(old in "([ab]\n){0,12}", new in "([ab]\n){0,12}") {
             let diff = edit(&old, &new).diff();
             let body: Vec<&str> = diff.lines().skip(3).collect();
             let part = |marks: [char; 2]| body.iter().filter(|l| l.starts_with(marks)).map(|l| format!("{}\n", &l[1..])).collect::<String>();

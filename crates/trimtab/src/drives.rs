@@ -198,7 +198,7 @@ mod tests {
 
     /// A figure marked "as" another shipped drive's must equal that drive's figure.
     #[test]
-    fn figure_as_another_drive_equals_that_figure() {
+    fn figure_copied_from_another_drive_equals_it() {
         let tables: Vec<(&Drive, toml::Table)> = FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
         let value = |table: &toml::Table, field: &str| {
             let first = table.get(field.split('.').next()?)?.clone();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_unknown_ones_get_a_suggestion() {
+    fn drive_names_are_unique_and_unknown_ones_get_suggestion() {
         assert!(shipped().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
         let message = load("ocz-vertex-le").unwrap_err().to_string();
         assert!(message.contains("did you mean 'ocz-vertex-le-100gb'"), "{message}");

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn provisioning_touches_attributes_of_the_kernel_alone() {
+    fn provision_writes_sysfs_attributes_only() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::recorded(directory.path()).unwrap();
         let put = |path: &str, text: &str| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tables_that_can_be_loaded_while_they_are_in_use_are() {
+    fn reload_accepts_only_dm_tables_safe_while_in_use() {
         assert_eq!(the_same("0 8 linear 8:3 0\n8 8 linear 8:4 0\n").as_deref(), Some("0 8 linear 8:3 0\n8 8 linear 8:4 0\n"));
         assert_eq!(the_same("0 8 linear 8:3 0\n8 8 snapshot 8:4 0\n"), None);
         assert_eq!(the_same("\n"), None);

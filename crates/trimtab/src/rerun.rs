@@ -189,7 +189,7 @@ mod tests {
     use crate::store::shape::any_run::example;
 
     #[test]
-    fn every_difference_is_named() {
+    fn differences_lists_every_changed_field() {
         let run = example();
         assert!(differences(&run, &run).is_empty());
         let mut other = run.clone();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_drives_one_is_made_again() {
+    fn only_drive_keeps_the_drive_of_the_run() {
         let command: Vec<String> = "drive simulate --drive a --drive=b --seed 3".split(' ').map(str::to_owned).collect();
         assert_eq!(only_drive(&command, "a").join(" "), "drive simulate --drive a --seed 3");
         assert_eq!(only_drive(&command, "b").join(" "), "drive simulate --drive=b --seed 3");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_what_it_names() {
+    fn resolve_returns_directory_file_drive_or_null() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, b"x").unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_says_what_a_target_is() {
+    fn resolve_of_unknown_target_is_a_usage_error() {
         for text in ["/no/such/thing", "drive:", "null:much", "/dev/zero"] {
             let error = TargetSpec::resolve(text).unwrap_err();
             assert!(error.is::<UsageError>(), "{text}: {error}");

@@ -448,7 +448,7 @@ fn compressed_units_find_room_after_collection() {
 /// The same specification, workload and seed give the same state on every machine. Update the
 /// snapshot when the model changes on purpose.
 #[test]
-fn golden_fingerprints() {
+fn ssd_results_match_golden_fingerprints() {
     let mut lines = String::new();
     for (name, spec) in golden_specs() {
         let mut ssd = Ssd::new(&spec, 42).unwrap();

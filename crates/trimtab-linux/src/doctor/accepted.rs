@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_accepted_finding_has_a_code_and_may_have_a_path() {
+    fn accepted_finding_parses_code_and_optional_path() {
         let one: AcceptedFinding = "nothing-trims:/srv".parse().unwrap();
         assert!(one.covers("nothing-trims", "/srv") && !one.covers("nothing-trims", "/") && !one.covers("stacked", "/srv"));
         let everywhere: AcceptedFinding = "swap.no-discard".parse().unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_ranks_between_yes_and_no() {
+    fn answer_maybe_ranks_between_yes_and_no() {
         let (yes, no, maybe) = (|| Answer::Yes, || Answer::no("x", "n"), || Answer::maybe("m"));
         for (both, either, expected_both, expected_either) in [
             (yes().and(no), yes().or(no), no(), yes()),

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_is_split_as_systemd_splits_it() {
+    fn service_command_is_split_like_systemd() {
         let parsed = |value: &str| {
             let shown = |c: ServiceCommand| format!("{} {:?} {} {}", c.program, c.arguments, c.may_fail, c.open.unwrap_or_default());
             parse(value).into_iter().map(shown).collect::<Vec<_>>()

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn record_of_first_process_has_only_its_container_entry() {
+    fn record_of_proc_1_environ_keeps_container_entry_only() {
         let machine = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(machine.path().join("proc/1")).unwrap();
         for (environment, expected) in
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_combine_as_systemd_combines_them() {
+    fn conditions_combine_like_systemd() {
         let files = [("/etc/fstab", "x"), ("/proc/cmdline", "quiet root=/dev/sda1"), ("/etc/empty", "")];
         for (conditions, expected) in [
             ("", 'y'),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_and_a_virtual_machine_are_recognised() {
+    fn condition_detects_container_vm_and_ac_power() {
         let container = [("/run/systemd/container", "lxc\n")];
         assert_eq!(judged(&container, "ConditionVirtualization=!container"), 'n');
         assert_eq!(judged(&container, "ConditionVirtualization=lxc"), 'y');

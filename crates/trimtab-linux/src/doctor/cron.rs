@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn cron_script_trims_what_its_fstrim_commands_name() {
+    fn cron_script_trims_paths_of_its_fstrim_commands() {
         for directory in ["etc/cron.weekly/trim", "etc/periodic/daily/trim"] {
             let [root, b] = answers(&[(directory, "#!/bin/sh\n# fstrim /\nionice -c3 /sbin/fstrim -v /m/b >/dev/null 2>&1\n")]);
             assert!(matches!(root, Some(Answer::No(_))) && b == Some(Answer::Yes), "{root:?} {b:?}");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn cron_job_counts_where_a_cron_that_reads_it_is_installed() {
+    fn cron_job_counts_if_its_cron_is_installed() {
         const SCRIPT: &str = "etc/cron.weekly/trim.sh";
         const TABLE: &str = "etc/cron.d/trim.tab";
         let (cron, crond, anacron) = ("usr/sbin/cron", "usr/sbin/crond", "usr/sbin/anacron");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn cron_table_trims_what_commands_of_root_name() {
+    fn cron_table_trims_paths_of_root_commands() {
         for (path, line) in [
             ("etc/crontab", "MAILTO=fstrim\n17 3 * * 0 root /sbin/fstrim /m/b"),
             ("etc/cron.d/trim", "@weekly root fstrim /m/b 2>&1 | logger -t fstrim"),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn luks_uuid_gets_its_hyphens_back() {
+    fn luks_uuid_of_dm_uuid_has_hyphens() {
         assert_eq!(luks_uuid("CRYPT-LUKS2-5d0e7a1c0c4b4f5c9a0e1b2c3d4e5f60-home"), "5d0e7a1c-0c4b-4f5c-9a0e-1b2c3d4e5f60");
         assert_eq!([luks_uuid("CRYPT-PLAIN-x"), luks_uuid("")], ["x", ""]);
     }

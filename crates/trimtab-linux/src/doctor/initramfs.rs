@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mkinitcpio_hooks_are_those_of_the_last_assignment() {
+    fn mkinitcpio_hooks_come_from_last_assignment() {
         for (main, more, expected) in [
             ("# HOOKS=(a)\nHOOKS=(base udev\n  encrypt)\n", None, Some(&["base", "udev", "encrypt"][..])),
             ("HOOKS=\"base encrypt\"\n", Some("HOOKS=(systemd sd-encrypt)\n"), Some(&["systemd", "sd-encrypt"])),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn initramfs_tool_is_that_of_the_distribution() {
+    fn initramfs_tool_follows_distribution() {
         for (file, text, expected) in [
             ("etc/os-release", "ID=ubuntu\nID_LIKE=debian\n", "update-initramfs -u -k all"),
             ("etc/os-release", "NAME=x\nID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n", "dracut --force --regenerate-all"),

@@ -506,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_integrity_table_gets_one_word_more_and_loses_it_again() {
+    fn integrity_table_gains_and_loses_allow_discards() {
         let plain = "254:0 0 4 J 7 interleave_sectors:32768 buffer_sectors:128 journal_sectors:3168 journal_watermark:50 commit_time:10000 \
                      internal_hash:crc32c fix_padding";
         let allowed = with_allow_discards(plain, true).unwrap();

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn lvm_name_of_a_part_is_that_of_its_volume() {
+    fn lvm_name_of_internal_volume_names_its_parent() {
         for (mapped, expected) in [
             ("vg-lv_mimage_0", "vg/lv"),
             ("my--vg-lv_rimage_11", "my-vg/lv"),

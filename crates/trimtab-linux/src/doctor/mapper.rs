@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn tables_are_read_line_by_line() {
+    fn dm_table_parse_reads_each_line() {
         let text = "home: 0 976740352 crypt aes-xts-plain64 :64:logon:cryptsetup:x 0 8:2 32768 1 allow_discards\n\
                     vg-root: 0 8388608 linear 8:3 2048\nvg-root: 8388608 100 linear 8:4 2048\nNo devices found\n";
         let targets = parse(text);
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_output_is_a_reason_to_panic(text in "\\PC{0,200}") {
+        fn dm_table_parse_never_panics(text in "\\PC{0,200}") {
             let _ = parse(&text);
         }
     }

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_systemd_its_timers_are_not_spoken_of() {
+    fn timers_without_systemd_count_as_missing() {
         let tree = tempfile::tempdir().unwrap();
         let units = tree.path().join("usr/lib/systemd/system");
         let wants = tree.path().join("etc/systemd/system/timers.target.wants");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn four_times_the_timers_cost_four_times_the_reads() {
+    fn timer_reads_grow_linearly_with_timers() {
         let (few, many) = (work(50), work(200));
         assert!(many < 5 * few, "{few} reads for 50 timers, {many} for 200");
     }

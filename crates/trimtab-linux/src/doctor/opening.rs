@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn crypt_options_are_read_where_the_initramfs_reads_them() {
+    fn crypt_options_are_read_like_the_initramfs() {
         let line = ("etc/crypttab", "c UUID=ab-1 none luks\n");
         let copy = ("etc/crypttab.initramfs", "c UUID=ab-1 none discard\n");
         for (cmdline, files, root, place, discards) in [
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn crypt_option_is_added_where_it_counts() {
+    fn crypt_discard_advice_names_the_place_in_effect() {
         for (cmdline, files, expected) in [
             (
                 "cryptdevice=UUID=ab-1:c",

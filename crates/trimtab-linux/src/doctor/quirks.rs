@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn patterns_match_as_the_kernel_means_them() {
+    fn pattern_matches_like_kernel_glob() {
         for (pattern, text, expected) in [
             ("Samsung SSD 860*", "Samsung SSD 860 EVO 1TB", true),
             ("Samsung SSD 860*", "Samsung SSD 970", false),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_knows_the_drives_that_made_the_news() {
+    fn quirks_of_known_drives_match_kernel_table() {
         assert_eq!(of("Samsung SSD 860 EVO 500GB", "RVT01B6Q"), [Quirk::NoQueuedTrim, Quirk::ZeroAfterTrim, Quirk::NoQueueOnAti]);
         assert_eq!(of("Crucial_CT512MX100SSD1", "MU01"), [Quirk::NoQueuedTrim, Quirk::ZeroAfterTrim]);
         assert_eq!(of("Crucial_CT512MX100SSD1", "MU02"), [Quirk::ZeroAfterTrim], "mended by newer firmware");
@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_ends_and_a_literal_matches_itself(pattern in "[a-c*?\\[\\]]{0,12}", text in "[a-c]{0,40}") {
+        fn pattern_match_ends_and_literal_matches_itself(pattern in "[a-c*?\\[\\]]{0,12}", text in "[a-c]{0,40}") {
             let _ = matches(&pattern, &text);
             prop_assert!(matches(&text, &text));
         }

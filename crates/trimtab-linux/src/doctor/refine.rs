@@ -88,7 +88,7 @@ mod tests {
     use trimtab_drive::units::Bytes;
 
     #[test]
-    fn target_keeps_its_metadata_and_cache_from_discards() {
+    fn dm_target_metadata_and_cache_receive_no_discards() {
         let layer = Layer {
             name: "sdb".to_owned(),
             label: Some("fast".to_owned()),

@@ -230,7 +230,7 @@ mod tests {
     use crate::doctor::Severity;
 
     #[test]
-    fn names_that_tools_would_take_for_something_else_are_not_plain() {
+    fn is_plain_refuses_names_unsafe_in_commands() {
         for name in ["home", "vg-my--lv", "luks-5d0e7a1c-00", "a.b_c:d=1@2"] {
             assert!(is_plain(name), "{name}");
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_a_line_and_its_steps() {
+    fn remedy_serializes_as_line_steps_and_commands() {
         let finding =
             Finding::new("x", Severity::Caution, "text").remedy(Remedy::by_hand("one").then_run("two").done_by([RemedyAction::Timer]));
         let shown = serde_json::to_value(&finding).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_refresh_forgets_is_given_again() {
+    fn crypt_refresh_keeps_performance_options() {
         let tables = Tables::of_text("home: 0 8 crypt aes :64:logon:x 0 8:2 32768 3 allow_discards no_write_workqueue same_cpu_crypt\n");
         assert_eq!(kept_options(&tables, "home"), ["--perf-same_cpu_crypt", "--perf-no_write_workqueue"]);
         assert!(kept_options(&tables, "srv").is_empty());

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_read_where_the_standard_puts_fields() {
+    fn vpd_pages_offer_unmap_or_write_same() {
         let takes = |method, blocks| Offer::Takes { method, blocks };
         for (limits, flags, expected) in [
             (b0(4_194_240, 1, 1, 0), 0x80, takes(Method::Unmap, 4_194_240)),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_an_unmap_say_why() {
+    fn vpd_pages_without_unmap_give_the_reason() {
         let mut short = b0(9, 9, 9, 0)[..16].to_vec();
         short[3] = 12;
         for (limits, flags, contradicts, expected) in [
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_short_or_foreign_say_nothing() {
+    fn vpd_pages_short_or_foreign_offer_no_method() {
         let (limits, flags) = (b0(4_194_240, 1, 1, 0), b2(0x80));
         assert_eq!(ScsiPages::parse(&[], &[], &[]).offer(), Offer::Unknown);
         assert_eq!(ScsiPages::parse(&[], &limits, &flags[..5]).offer(), Offer::Unknown, "without its flags");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_limits_are_held_against_the_pages() {
+    fn vpd_pages_contradict_wrong_mode_and_limit() {
         let pages = ScsiPages::parse(&[], &b0(4_194_240, 1, 1, 0), &b2(0x80));
         assert_eq!(pages.against_mode(Method::Unmap), None);
         assert!(pages.against_mode(Method::WriteSame16).unwrap().contains("LBPWS = 0"));
@@ -305,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken(list in proptest::collection::vec(any::<u8>(), 0..40), limits in proptest::collection::vec(any::<u8>(), 0..80),
+        fn vpd_pages_of_any_bytes_parse_without_panic(list in proptest::collection::vec(any::<u8>(), 0..40), limits in proptest::collection::vec(any::<u8>(), 0..80),
             flags in proptest::collection::vec(any::<u8>(), 0..12), code in any::<bool>()) {
             let mut limits = limits;
             if let (true, Some(byte)) = (code, limits.get_mut(1)) {

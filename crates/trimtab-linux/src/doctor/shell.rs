@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn script_that_others_may_write_is_not_read_for_root() {
+    fn is_roots_refuses_script_in_world_writable_directory() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("trim");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn shell_lines_give_the_trims_that_need_no_shell() {
+    fn shell_lines_yield_unconditional_trims() {
         for (text, expected) in [
             ("/sbin/fstrim -v / >/dev/null 2>&1", &["/"][..]),
             ("fstrim --all || true", &["/proc/self/mountinfo"]),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn shell_lines_under_a_condition_leave_a_doubt() {
+    fn shell_trim_under_condition_is_uncertain() {
         for text in [
             "[ -x /sbin/fstrim ] && fstrim /",
             "if [ -e /x ]; then\n  fstrim /\nfi",

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_in_adds_resets_and_is_masked() {
+    fn drop_in_adds_resets_and_can_be_masked() {
         let (_directory, root) = tree(&[
             ("/usr/lib/systemd/system/a.service", "[Service]\nExecStart=/bin/one \\\n  --two\n# ExecStart=/bin/no\n"),
             ("/usr/lib/systemd/system/a.service.d/10.conf", "[Service]\nExecStart=\nExecStart=/bin/vendor\n"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_directory_and_its_masks_decide() {
+    fn unit_state_follows_highest_priority_directory() {
         let timer = "[Timer]\nOnCalendar=weekly\n";
         let (_directory, root) = tree(&[
             ("/usr/lib/systemd/system/a.timer", timer),

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_survive_being_written_and_read() {
+    fn discard_option_round_trips_through_text() {
         for discard in [DiscardOption::Off, DiscardOption::On, DiscardOption::Mode("async".into())] {
             assert_eq!(discard.to_string().parse(), Ok(discard));
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_option_is_found_among_others() {
+    fn discard_option_is_parsed_from_mount_options() {
         let mount = |options: &str| {
             let line = format!("36 27 8:1 / /mnt rw,noatime - ext4 /dev/sda1 {options}\n");
             DiscardOption::of(&mountinfo::parse(line.as_bytes())[0])

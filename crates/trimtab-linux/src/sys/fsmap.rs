@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_are_encoded_as_the_kernel_does_it() {
+    fn device_number_encoding_matches_the_kernel() {
         assert_eq!(encoded((8, 1)), 0x801);
         assert_eq!(encoded((259, 0x1234)), 0x0121_0334);
         assert_eq!(encoded((259, 300)), 0x0011_032c);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_grows_or_shrinks_keeps_what_it_holds() {
+    fn realloc_keeps_contents() {
         let blocks = LargeBlocks::new();
         // SAFETY: each block is used within its size and freed once.
         unsafe {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_may_be() {
+    fn free_block_cache_stays_within_its_limits() {
         let mut kept = FreeBlockCache { blocks: [(0, 0); KEPT_MAX], bytes: 0 };
         assert!(!kept.put(HUGE_PAGE, KEPT_BYTES_MAX + HUGE_PAGE));
         for at in 0..KEPT_MAX {

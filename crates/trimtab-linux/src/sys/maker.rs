@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_width_makes_the_same_bytes() {
+    fn maker_bytes_are_equal_for_every_simd_width() {
         let plain = ContentGenerator::new(9);
         for class in [DataClass::Random, DataClass::Compressible(30), DataClass::Text, DataClass::Zero] {
             let (mut a, mut b) = (vec![1; 3 * 4096], vec![2; 3 * 4096]);

@@ -176,13 +176,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_exists_or_does_not_answers() {
+    fn mount_check_answers_for_existing_and_missing_paths() {
         let directory = tempfile::tempdir().unwrap();
         assert!(silent(&[directory.path(), Path::new("/no/such/path"), Path::new("/proc"), Path::new(".")]).is_empty());
     }
 
     #[test]
-    fn a_check_holds_no_lock_of_this_process() {
+    fn mount_check_inherits_no_lock() {
         use rustix::fs::{FlockOperation, flock};
         let file = tempfile::NamedTempFile::new().unwrap();
         let locked = file.reopen().unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_out_of_reach() {
+    fn transfer_in_flight_refuses_access() {
         for mut transfers in both(2, 1 << 20) {
             transfers.bytes(1, 512).fill(7);
             transfers.push(&Transfer { tag: 1, action: TransferAction::Write, offset: 4096, len: 512 });
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_in_flight_has_happened() {
+    fn transfers_dropped_in_flight_complete() {
         for mut transfers in both(4, 1 << 20) {
             for tag in 0..4 {
                 transfers.bytes(tag, 4096).fill(tag as u8 + 1);

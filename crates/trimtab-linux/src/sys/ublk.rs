@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_numbered_as_the_header_says() {
+    fn ublk_command_numbers_match_the_header() {
         // _IOWR('u', 4, struct of 32 bytes), _IOR('u', 2, the same), _IOWR('u', 0x20, struct of 16
         // bytes)
         assert_eq!(
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_say_what_is_in_them() {
+    fn ublk_parameters_have_length_and_kinds() {
         let parameters = Parameters::new(UblkBasic::default(), UblkDiscard::default());
         assert_eq!((parameters.len, parameters.kinds), (64, 3));
     }

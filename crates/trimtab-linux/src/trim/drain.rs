@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn drain_that_is_stopped_says_that_its_counts_are_a_minimum() {
+    fn stopped_drain_is_incomplete() {
         let device = device(&[u64::MAX], 0);
         let drained = Drain::of("xfs").wait(None, Duration::ZERO, || device.count(), || device.stat(), || device.ms.get() > 9);
         assert!(!drained.all);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_follows_an_io_error() {
+    fn kernel_log_silence_follows_an_io_error() {
         let mut log = KernelLog { file: None, devices: Vec::new(), last_error: None };
         assert_eq!(log.silence(), None);
         log.last_error = Some(since_boot());

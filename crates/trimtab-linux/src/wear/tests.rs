@@ -212,7 +212,7 @@ fn hostile_numbers_are_refused_with_a_remark() {
 }
 
 #[test]
-fn documents_without_figures_say_why() {
+fn smartctl_document_without_figures_gives_reason() {
     let smartctl =
         |status: u64, said: &str| json!({ "smartctl": { "exit_status": status, "messages": [{ "string": said, "severity": "error" }] } });
     let error = |document: Value| parse(document.to_string().as_bytes()).unwrap_err();

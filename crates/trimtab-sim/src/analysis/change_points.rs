@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_steps_spikes_gaps_and_constants() {
+    fn change_points_find_steps_despite_spikes_and_gaps() {
         let find = |v: &[f64]| change_points(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>();
         assert!(find(&[]).is_empty() && find(&[1.0; 4]).is_empty() && find(&[0.0; 50]).is_empty() && find(&[5.0; 50]).is_empty());
         let step: Vec<f64> = (0..40).map(|i| if i < 17 { 200.0 } else { 100.0 }).collect();

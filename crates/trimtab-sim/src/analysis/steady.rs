@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn drive_that_levels_out_is_steady_from_there() {
+    fn steady_state_begins_where_the_rate_levels_out() {
         let rounds: Vec<f64> = (0..30).map(|i| if i < 12 { 193.0 - 3.0 * f64::from(i) } else { 160.0 }).collect();
         let written = vec![Bytes(9_200_000_000); 30];
         let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(120 * GB), 0) else { panic!("steady") };

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn put_off_request_is_due_at_once_without_failure() {
+    fn driver_repeats_put_off_request_without_failure() {
         let (mut driver, mut surface) = (Driver::new(now(), RefusalLimits { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
         while driver.turn(&mut surface) != TurnResult::Nothing {}
         assert_eq!(surface.0.asked, [0, 1, 100, 200]);

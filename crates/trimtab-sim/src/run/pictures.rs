@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn each_moment_is_a_row() {
+    fn superblock_map_has_a_row_per_moment() {
         let full = Superblock { slots: 100, needed: 100, ..Superblock::default() };
         let half = Superblock { slots: 50, unneeded: 25, stale: 25, one_bit: true, ..Superblock::default() };
         let mut map = SuperblockMap::new(Axis::BytesWritten);

@@ -321,7 +321,7 @@ fn times_that_go_back_are_sorted_and_counted() {
 }
 
 #[test]
-fn time_that_goes_back_too_far_is_refused() {
+fn trace_time_too_far_back_is_refused() {
     let mut lines = Lines::new(format("columns"), &TraceReadOptions::default());
     let mut latest = 0;
     for at in 1..100_000_u64 {
@@ -350,7 +350,7 @@ fn volumes_of_the_same_number_are_separated_by_name() {
 }
 
 #[test]
-fn only_line_is_wrong_rather_than_cut_off() {
+fn bad_only_line_is_an_error_not_a_truncation() {
     for text in ["1538323200\t87046144\t8\t1\t1283\n", "1538323200\t87046144\t8\t1\t1283"] {
         assert_eq!(read("tencent", None, text).unwrap_err().to_string(), "the columns are not separated by ','");
     }
@@ -369,7 +369,7 @@ fn several_volumes_require_a_selection() {
 }
 
 #[test]
-fn last_line_that_is_short_is_cut_but_others_are_wrong() {
+fn short_last_line_is_a_truncation_and_others_are_errors() {
     let head = "fio version 3 iolog\n29 x add\n264 x open\n270 x write 0 65536\n";
     for end in ["961 x", "961 x wri", "961 x write 65536 6", "96"] {
         assert_eq!(read("fio", None, &alloc::format!("{head}{end}")), Ok((1, true)), "{end}");
@@ -410,7 +410,7 @@ fn invalid_lines_state_the_fault() {
 
 proptest! {
     #[test]
-    fn no_line_panics(lines in proptest::collection::vec("[ -~]{0,60}|[0-9., RWDQF+x-]{0,60}|\\PC{0,30}", 1..6)) {
+    fn trace_parser_never_panics(lines in proptest::collection::vec("[ -~]{0,60}|[0-9., RWDQF+x-]{0,60}|\\PC{0,30}", 1..6)) {
         for (_, format, _) in TraceFormat::ALL {
             let mut parser = Parser::new(*format, None);
             let _ = parser.line("fio version 3 iolog");

@@ -348,7 +348,7 @@ fn writers_wait_above_the_dirty_limit() {
 }
 
 #[test]
-fn one_large_file_is_contiguous_and_small_ones_are_packed() {
+fn large_file_is_contiguous_and_small_files_are_packed() {
     let mut v = volume(VolumeSpec::ext4(), 4 << 30);
     v.create("large", &fill(400 << 20, 1)).unwrap();
     for i in 0..200 {

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_ten_gigabytes_is_mixed() {
+    fn age_round_of_10_gb_matches_documented_counts() {
         let (groups, _, _) = replay(Age::new(settings(10_000_000_000, 1)).unwrap());
         // These counts are in docs/method/ageing.md.
         let files: Vec<(&str, u64)> = GROUPS.iter().map(|g| (g.name, groups[g.name].1)).collect();

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_continue_until_enough_is_written() {
+    fn crystal_rounds_continue_until_written_amount() {
         // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
         let limited = CrystalSettings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_if_no_drive_explains_figures() {
+    fn parameters_of_unexplained_twin_are_not_measured() {
         let is_measured = |misfit, explained| {
             let (measured, mut fitted) = fitted(misfit, explained);
             fitted.learned = [1.0; NUMBERS];
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_if_a_cache_answered() {
+    fn parameters_are_not_measured_if_a_cache_answered() {
         let (measured, mut fitted) = fitted(1.0, 64);
         fitted.learned = [1.0; NUMBERS];
         let of = |is_of_a_drive| {

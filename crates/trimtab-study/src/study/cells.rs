@@ -317,7 +317,7 @@ mod tests {
     use trimtab_drive::shipped;
 
     #[test]
-    fn adapted_run_equals_own_run() {
+    fn adapt_of_covered_cell_equals_its_own_run() {
         let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, FreeExtentLengths::default(), 1).unwrap();
         let policies = modelled::policies(&["batched".to_owned()]).unwrap();
         let extent = StudyExtent { drive_writes: 0.1, aged: Bytes(200_000_000), ..StudyRequest::of_one(Thoroughness::Quick).extent };

@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn block_that_unpacks_to_more_than_it_says_is_refused() {
+    fn recording_block_larger_than_stated_is_refused() {
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
         let mut file = Writer::new(Vec::new(), &header()).unwrap().out;
         for number in [bomb.len() as u32, 4096, 1, crc32(&bomb)] {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn undo_takes_an_added_section_out() {
+    fn undo_removes_an_added_section() {
         let before = "[default]\npolicy = 'none'\n";
         let after = format!("{before}\n[[filesystem]]\npath = '/a'\npolicy = 'idle'\n");
         let now = format!("# mine\n{after}\n[[filesystem]]\npath = '/b'\npolicy = 'idle'\n");

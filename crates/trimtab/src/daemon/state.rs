@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn load_returns_what_was_saved_and_sets_rubbish_aside() {
+    fn load_returns_saved_state_and_sets_damaged_file_aside() {
         let directory = tempfile::tempdir().unwrap();
         let file = StateFile::new(directory.path(), "xfs-1");
         assert_eq!(file.load(), (FilesystemState::default(), None));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_last_line_and_the_status() {
+    fn program_error_has_last_line_and_status() {
         let heard = std::cell::RefCell::new(Vec::new());
         let say = |line: &str| heard.borrow_mut().push(line.to_owned());
         let error = run(&words(&["sh", "-c", "echo one >&2; echo 'no key\x1b[2J' >&2; exit 2"]), None, &say).unwrap_err();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_as_it_was_set_is_taken_back() {
+    fn undo_refuses_values_changed_since_the_fix() {
         let machine = Machine::read().unwrap();
         // An attribute that exists on every machine and that no test changes.
         let file: PathBuf = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size".into();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_still_does_keeps_others_from_taking_back() {
+    fn records_stay_locked_while_a_child_runs() {
         let place = tempfile::tempdir().unwrap();
         let open = || Records(Dir::guarded(place.path(), false).unwrap());
         let records = open();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_has_anything_else_written_to() {
+    fn revert_refuses_an_unknown_attribute() {
         let any =
             RemedyAction::Attribute { file: "/sys/kernel/mm/transparent_hugepage/enabled".into(), from: "x".into(), to: "never".into() };
         let error = revert(&any, None, &|_| {}).unwrap_err();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_as_it_was_written() {
+    fn mend_record_round_trips_through_json() {
         let steps =
             vec![step(RemedyAction::Timer), step(RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
         let record = MendRecord { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };

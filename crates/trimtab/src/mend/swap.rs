@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_priority_is_kept() {
+    fn swapon_keeps_a_chosen_priority() {
         assert_eq!(swapon("/dev/sda2", 5, true).join(" "), "swapon --discard --priority=5 -- /dev/sda2");
         assert_eq!(swapon("/dev/sda2", -2, false).join(" "), "swapon -- /dev/sda2");
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_follow_the_tenths_of_the_transactions() {
+    fn progress_dots_count_tenths_of_transactions() {
         for (transactions, dots) in [(1, 1), (9, 9), (10, 10), (19, 19), (20, 10), (105, 11), (20_000, 10)] {
             let (text, stamps) = output(&PostmarkSettings { transactions, ..PostmarkSettings::default() });
             let want = format!("Creating files...Done\nPerforming transactions{}Done\nDeleting files...Done\n", ".".repeat(dots));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_transactions_are_announced_too() {
+    fn transactions_without_operations_are_announced() {
         let settings =
             PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
         let (text, _) = output(&settings);

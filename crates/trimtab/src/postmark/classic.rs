@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_the_originals_units_and_digits() {
+    fn sizes_have_units_and_digits_of_original() {
         for (bytes, text) in [
             (1023, "1023 bytes"),
             (1024, "1.00 kilobytes"),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_hides_another() {
+    fn no_command_is_a_prefix_of_a_later_one() {
         let names: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' is unreachable");

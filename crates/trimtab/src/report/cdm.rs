@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_every_profile() {
+    fn cdm_text_of_every_profile_matches_snapshot() {
         for (profile, data) in [(Profile::Cdm8, "random"), (Profile::Cdm3, "zero"), (Profile::Nvme, "40% compressible")] {
             insta::assert_snapshot!(profile.name(), without_date(&text(&run(profile, data)).unwrap()));
         }

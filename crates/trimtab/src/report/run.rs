@@ -278,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn everything_about_a_run_reads_like_this() {
+    fn run_report_matches_snapshot() {
         let text = anstream::adapter::strip_str(&render(&everything(&example()))).to_string();
         insta::assert_snapshot!(text);
     }
@@ -297,7 +297,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn everything_about_any_run_renders(run in any_run()) {
+        fn run_report_of_any_run_has_no_control_characters(run in any_run()) {
             let text = anstream::adapter::strip_str(&render(&everything(&run))).to_string();
             prop_assert!(text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()), "{text:?}");
         }

@@ -103,7 +103,7 @@ mod tests {
     use trimtab_drive::spec::file;
 
     #[test]
-    fn every_shipped_specification_comes_back_from_its_text() {
+    fn shipped_specification_round_trips_through_its_text() {
         for drive in drives::shipped() {
             let [_, text] = drive_fields(drive);
             assert_eq!(file::parse(&text.value).unwrap(), *drive, "{}", text.value);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_concerns_output_is_left_out() {
+    fn without_output_drops_output_options() {
         let kept = |text: &str| without_output(text.split(' ').map(str::to_owned)).join(" ");
         assert_eq!(kept("--store a.db study -q drive:x --fill 60 --json --report=x.html --yes"), "study drive:x --fill 60");
         assert_eq!(kept("bench tree --tries 3 -yq --label ab drive:x --resume"), "bench tree --tries 3 drive:x");

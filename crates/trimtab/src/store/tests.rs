@@ -26,7 +26,7 @@ fn json(run: &Run) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn runs_come_back_without_loss(runs in prop::collection::vec(any_run(), 1..4)) {
+    fn store_round_trips_runs_and_studies(runs in prop::collection::vec(any_run(), 1..4)) {
         let (_directory, path) = scratch();
         let mut store = Store::create_or_open(&path).unwrap();
         let saved = store.save_all(&runs, true).unwrap();
@@ -49,7 +49,7 @@ proptest! {
 
 /// Regression: after a study, `last` named whichever of its runs was saved last.
 #[test]
-fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
+fn last_names_the_newest_run_or_study() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let saved = |store: &mut Store, seed: u64| store.save(&Run { seed, ..example() }).unwrap().id;
@@ -92,13 +92,13 @@ fn saving_same_run_again_makes_it_last() {
 }
 
 #[test]
-fn ids_follow_from_the_content_and_stay_what_they_are() {
+fn run_id_of_example_is_pinned() {
     // If this changes, previously exported runs are reported as altered.
     assert_eq!(RunId::of(&example()).to_string(), "bd7f940661348eb2");
 }
 
 #[test]
-fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
+fn reference_is_an_id_prefix_and_ambiguity_is_reported() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let runs: Vec<Run> = (0..40).map(|seed| Run { seed, ..example() }).collect();
@@ -116,7 +116,7 @@ fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
 }
 
 #[test]
-fn lists_are_filtered_and_end_with_the_newest() {
+fn list_applies_filters_and_ends_with_the_newest() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     for (seed, workload, label) in [(1, "tree", "/mnt/A"), (2, "postmark", "/mnt/a"), (3, "tree", "drive:x")] {
@@ -146,7 +146,7 @@ fn store_of_another_version_is_refused_unchanged() {
 }
 
 #[test]
-fn other_files_are_not_taken_for_stores() {
+fn store_refuses_other_files_and_databases() {
     let (directory, path) = scratch();
     fs::write(&path, "a shopping list, longer than the header of a database, which has one hundred bytes, as everybody knows by heart")
         .unwrap();
@@ -162,7 +162,7 @@ fn other_files_are_not_taken_for_stores() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn store_open_error_names_the_cause() {
     let (directory, path) = scratch();
     assert!(message(Store::open(&path).unwrap_err()).contains("does not exist"));
     assert!(message(Store::create_or_open(directory.path()).unwrap_err()).contains("Is a directory"));
@@ -171,7 +171,7 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[test]
-fn a_damaged_store_says_so() {
+fn damaged_store_is_reported_as_damaged() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let runs: Vec<Run> = (0..50).map(|seed| Run { seed, ..example() }).collect();
@@ -215,7 +215,7 @@ fn a_damaged_store_says_so() {
 }
 
 #[test]
-fn the_place_follows_the_xdg_specification() {
+fn default_path_follows_xdg_specification() {
     let place = |pairs: &'static [(&str, &str)]| {
         default_path(|name| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into())).map(|p| p.display().to_string()).ok()
     };
@@ -226,7 +226,7 @@ fn the_place_follows_the_xdg_specification() {
 }
 
 #[test]
-fn a_run_that_was_altered_is_noticed() {
+fn altered_run_is_marked_in_list_and_refused() {
     for change in [
         "UPDATE runs SET policy = 'another'",
         "UPDATE runs SET workload = 'tree '",

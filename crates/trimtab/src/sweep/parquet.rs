@@ -82,7 +82,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn file_is_read_back_by_the_library() {
+    fn parquet_file_is_read_by_parquet_crate() {
         let rows = ROWS + 10;
         let columns = [
             Column { name: "cell".into(), values: Cells::Integers((0..rows as i64).map(|n| n * 3 - 1).collect()) },

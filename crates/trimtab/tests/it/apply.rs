@@ -63,7 +63,7 @@ impl System {
 }
 
 #[test]
-fn one_line_changes_and_undo_brings_every_byte_back() {
+fn apply_changes_one_fstab_line_and_undo_restores_it() {
     let system = System::new();
     let before = system.files();
     let dry = system.json(&["online", "/", "--dry-run"]);
@@ -122,7 +122,7 @@ fn apply_writes_daemon_policy_once() {
 
 /// Since Linux 6.2 btrfs enables asynchronous discard by default.
 #[test]
-fn a_default_that_discards_is_no_configured_none() {
+fn apply_none_on_discarding_default_needs_nodiscard() {
     let system = System::new();
     let before = system.files();
     let one_line = || predicate::str::contains("\n").count(1);
@@ -242,7 +242,7 @@ fn apply_changes_all_lines_of_one_btrfs() {
 }
 
 #[test]
-fn apply_on_a_bind_mount_changes_the_line_that_decides() {
+fn apply_on_bind_mount_changes_line_of_the_filesystem() {
     let mounts =
         "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
     let fstab = "UUID=1 / ext4 rw 0 1\nUUID=2 /data ext4 rw 0 2\n/data/www /var/www none bind 0 0\n";
@@ -253,7 +253,7 @@ fn apply_on_a_bind_mount_changes_the_line_that_decides() {
 }
 
 #[test]
-fn apply_says_what_becomes_of_an_enabled_fstrim_timer() {
+fn apply_reports_enabled_fstrim_timer() {
     let system = System::new();
     let unit = |name: &str, text: &str| {
         let path = system.0.path().join("usr/lib/systemd/system").join(name);
@@ -272,7 +272,7 @@ fn apply_says_what_becomes_of_an_enabled_fstrim_timer() {
 }
 
 #[test]
-fn nothing_outside_the_tree_is_written() {
+fn apply_sysroot_writes_nothing_outside_the_tree() {
     let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("fstab");
     fs::write(&victim, FSTAB).unwrap();
@@ -294,7 +294,7 @@ fn nothing_outside_the_tree_is_written() {
 }
 
 #[test]
-fn bad_input_is_said_in_one_line_and_changes_nothing() {
+fn apply_bad_input_is_one_line_and_changes_nothing() {
     let system = System::new();
     let before = system.files();
     let one_line = || predicate::str::contains("\n").count(1);

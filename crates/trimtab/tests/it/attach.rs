@@ -1,7 +1,7 @@
 //! Attached drives under filesystems and benchmarks, across reattachment, after crashes, and
 //! with invalid input.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{self, LoopMount, at_home, have_root, program, skip, trimtab};
 use predicates::prelude::*;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -102,7 +102,7 @@ fn lives_on_it(kind: &Kind, online: bool) {
 }
 
 #[test]
-fn ext4_lives_on_it() {
+fn attached_drive_keeps_ext4_files_and_receives_trims() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
@@ -111,7 +111,7 @@ fn ext4_lives_on_it() {
 }
 
 #[test]
-fn xfs_lives_on_it() {
+fn attached_drive_keeps_xfs_files_and_receives_trims() {
     if !have_root() || !have(&["mkfs.xfs"]) {
         return skip("root and xfsprogs");
     }
@@ -120,7 +120,7 @@ fn xfs_lives_on_it() {
 }
 
 #[test]
-fn btrfs_lives_on_it() {
+fn attached_drive_keeps_btrfs_files_and_receives_trims() {
     if !have_root() || !have(&["mkfs.btrfs"]) {
         return skip("root and btrfs-progs");
     }
@@ -143,7 +143,7 @@ const VERIFY: [&str; 10] = [
 ];
 
 #[test]
-fn fio_finds_what_it_wrote_on_the_block_device() {
+fn fio_verify_passes_on_attached_block_device() {
     if !have_root() || !have(&["fio"]) {
         return skip("root and fio");
     }
@@ -152,7 +152,7 @@ fn fio_finds_what_it_wrote_on_the_block_device() {
 }
 
 #[test]
-fn fio_finds_what_it_wrote_over_nbd() {
+fn fio_verify_passes_over_nbd() {
     if !have(&["fio"]) {
         return skip("fio");
     }
@@ -172,7 +172,7 @@ fn fio_finds_what_it_wrote_over_nbd() {
 }
 
 #[test]
-fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
+fn detach_of_busy_drive_is_refused_and_names_its_user() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
@@ -195,7 +195,7 @@ fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
 /// the oracle; wall-clock time would include process start-up. Unlike BLKDISCARD, FITRIM
 /// holds no lock that a write needs.
 #[test]
-fn how_long_writes_waited_beside_trims_is_said() {
+fn status_write_wait_during_trims_matches_kernel() {
     if !have_root() || !have(&["fstrim", "dd", "mkfs.ext4"]) {
         return skip("root, util-linux and e2fsprogs");
     }
@@ -234,7 +234,7 @@ fn how_long_writes_waited_beside_trims_is_said() {
 }
 
 #[test]
-fn the_power_of_any_attached_drive_can_be_cut() {
+fn drive_power_cut_fails_writes_until_power_on() {
     if !have_root() {
         return skip("root");
     }
@@ -252,7 +252,7 @@ fn the_power_of_any_attached_drive_can_be_cut() {
 }
 
 #[test]
-fn watch_redraws_on_a_terminal_and_prints_once_elsewhere() {
+fn drive_watch_redraws_on_terminal_and_else_prints_once() {
     if !have_root() {
         return skip("root");
     }
@@ -281,7 +281,7 @@ fn watch_redraws_on_a_terminal_and_prints_once_elsewhere() {
 }
 
 #[test]
-fn several_drives_are_attached_at_once() {
+fn attach_serves_several_drives_at_once() {
     if !have_root() {
         return skip("root");
     }
@@ -295,7 +295,7 @@ fn several_drives_are_attached_at_once() {
 }
 
 #[test]
-fn what_a_crashed_server_left_is_removed_and_its_data_are_kept() {
+fn attach_after_server_crash_cleans_up_and_keeps_data() {
     if !have_root() {
         return skip("root");
     }
@@ -347,7 +347,7 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
 }
 
 #[test]
-fn what_the_kernel_lacks_is_said_in_one_line() {
+fn attach_names_missing_kernel_device_in_one_line() {
     let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["unshare"]) {
         return skip("root and util-linux");
@@ -395,7 +395,7 @@ fn full_backing_store_fails_writes_and_server_survives() {
 }
 
 #[test]
-fn files_that_do_not_belong_to_the_drive_are_refused() {
+fn attach_refuses_data_files_of_another_drive() {
     let scratch = tempfile::tempdir().unwrap();
     let data = scratch.path().join("disk");
     let socket = scratch.path().join("nbd");
@@ -442,7 +442,7 @@ fn files_that_do_not_belong_to_the_drive_are_refused() {
 }
 
 #[test]
-fn wrong_usage_is_said_in_one_line() {
+fn attach_and_detach_wrong_usage_is_refused() {
     for (args, expected) in [
         (vec!["ocz-vertex-le-100gb", "--speed", "fast"], "speed is realtime, off, or a factor"),
         (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is not a fault"),
@@ -461,7 +461,7 @@ fn wrong_usage_is_said_in_one_line() {
 }
 
 #[test]
-fn without_root_there_is_nbd_only() {
+fn attach_without_root_serves_nbd_only() {
     if !have_root() || !have(&["setpriv"]) {
         return skip("root, to be somebody else");
     }
@@ -493,7 +493,7 @@ fn without_root_there_is_nbd_only() {
 }
 
 #[test]
-fn a_recording_is_what_was_served() {
+fn recording_matches_served_requests() {
     if !have(&["fio"]) {
         return skip("fio");
     }

@@ -4,7 +4,7 @@ use crate::support::{LoopMount, skip, trimtab};
 use predicates::str::contains;
 
 #[test]
-fn it_measures_before_after_and_after_a_trim_and_leaves_nothing() {
+fn bench_age_measures_every_phase_and_leaves_nothing() {
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let small = "bench age --total 60MB --rounds 3 --test-size 4MiB --test-time 300ms --idle 0s --reserve 0 --json";
     let output = trimtab().args(small.split(' ')).arg(mount.path()).output().unwrap();
@@ -28,14 +28,14 @@ fn it_measures_before_after_and_after_a_trim_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_trimmed_says_so() {
+fn bench_age_on_tmpfs_reports_trim_as_not_measured() {
     let Some(mount) = LoopMount::tmpfs(128) else { return skip("root") };
     let small = "bench age --total 20MB --rounds 2 --test-size 4MiB --test-time 100ms --idle 0s --reserve 0";
     trimtab().args(small.split(' ')).arg(mount.path()).assert().success().stdout(contains("recovery by a trim was not measured"));
 }
 
 #[test]
-fn absurd_amounts_are_wrong_usage() {
+fn bench_age_refuses_impossible_amounts() {
     let dir = tempfile::tempdir().unwrap();
     for (args, why) in [
         ("bench age --total 1MB", "less than 1.00 MB per round"),

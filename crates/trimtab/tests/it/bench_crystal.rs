@@ -28,7 +28,7 @@ fn metric<'a>(run: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::
 }
 
 #[test]
-fn a_directory_gets_a_test_file_that_is_gone_afterwards() {
+fn bench_crystal_on_directory_removes_its_test_file() {
     let (dir, store) = (scratch(), scratch());
     let run = json(small(store.path(), &["--json", "--verify", "--yes", dir.path().to_str().unwrap()]));
     let rates = metric(&run, "rnd4k-q32.write.rate").unwrap()["samples"].as_array().unwrap();
@@ -42,7 +42,7 @@ fn a_directory_gets_a_test_file_that_is_gone_afterwards() {
 }
 
 #[test]
-fn data_is_as_compressible_as_asked() {
+fn bench_crystal_data_compress_as_requested() {
     let (dir, store) = (scratch(), scratch());
     for (option, value, low, high) in [("--compressible", "40", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)] {
         let run = json(small(store.path(), &["--json", "--yes", option, value, dir.path().to_str().unwrap()]));
@@ -53,7 +53,7 @@ fn data_is_as_compressible_as_asked() {
 }
 
 #[test]
-fn export_prints_crystaldiskmarks_text() {
+fn export_cdm_prints_crystaldiskmark_text() {
     let (dir, store) = (scratch(), scratch());
     small(store.path(), &["--yes", dir.path().to_str().unwrap()]).success().stdout(contains("Figures"));
     let export = |runs: &[&str]| {
@@ -65,7 +65,7 @@ fn export_prints_crystaldiskmarks_text() {
 }
 
 #[test]
-fn existing_picture_is_refused_before_anything_is_measured() {
+fn bench_crystal_refuses_existing_picture_before_run() {
     let (dir, store) = (scratch(), scratch());
     let dir = dir.path().to_str().unwrap();
     let file = store.path().join("bars.svg");
@@ -93,7 +93,7 @@ fn picture_with_another_ending_than_svg_is_refused_first() {
 }
 
 #[test]
-fn a_file_is_destroyed_only_if_it_is_named_twice() {
+fn bench_crystal_destroys_file_only_if_named_twice() {
     let (dir, store) = (scratch(), scratch());
     let file = dir.path().join("precious");
     std::fs::write(&file, vec![7; 16 << 20]).unwrap();
@@ -118,7 +118,7 @@ fn a_file_is_destroyed_only_if_it_is_named_twice() {
 }
 
 #[test]
-fn timed_passes_write_no_more_than_was_announced() {
+fn bench_crystal_timed_passes_stay_within_announced_bytes() {
     let (dir, store) = (scratch(), scratch());
     let mut command = trimtab();
     command.args([
@@ -144,7 +144,7 @@ fn timed_passes_write_no_more_than_was_announced() {
 }
 
 #[test]
-fn a_device_in_use_or_with_something_on_it_is_refused() {
+fn bench_crystal_refuses_mounted_or_formatted_device() {
     let store = scratch();
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
     let device = mount.device();
@@ -167,7 +167,7 @@ fn a_device_in_use_or_with_something_on_it_is_refused() {
 }
 
 #[test]
-fn rounds_continue_until_enough_is_written() {
+fn loop_until_written_runs_whole_rounds() {
     let store = scratch();
     let Some(device) = LoopDevice::new(32) else { return skip("root and loop devices") };
     let node = device.node();
@@ -182,7 +182,7 @@ fn rounds_continue_until_enough_is_written() {
 }
 
 #[test]
-fn modelled_and_null_targets_take_the_same_tests() {
+fn bench_crystal_runs_on_modelled_and_null_targets() {
     let store = scratch();
     let modelled = || {
         let mut run = json(small(store.path(), &["--json", "drive:ocz-vertex-le-100gb"]));
@@ -197,7 +197,7 @@ fn modelled_and_null_targets_take_the_same_tests() {
 }
 
 #[test]
-fn bad_input_is_one_clear_line() {
+fn bench_crystal_refuses_bad_input_before_writing() {
     let (dir, store) = (scratch(), scratch());
     let place = dir.path().to_str().unwrap();
     for (args, code, says) in [
@@ -223,7 +223,7 @@ fn bad_input_is_one_clear_line() {
 }
 
 #[test]
-fn figures_of_the_page_cache_are_a_serious_warning() {
+fn bench_crystal_page_cache_is_a_serious_warning() {
     let store = scratch();
     let Some(memory) = LoopMount::tmpfs(64) else { return skip("root and mount") };
     let Some(file) = LoopMount::new("ext4", 128, "") else { return skip("root, loop devices and mkfs") };
@@ -245,7 +245,7 @@ fn figures_of_the_page_cache_are_a_serious_warning() {
 }
 
 #[test]
-fn full_and_read_only_filesystems_are_left_as_they_were() {
+fn bench_crystal_leaves_full_and_readonly_unchanged() {
     let store = scratch();
     let Some(mount) = LoopMount::tmpfs(24) else { return skip("root and mount") };
     let place = mount.path();

@@ -30,7 +30,7 @@ fn tree_delete_is_slower_online_and_reproducible() {
 }
 
 #[test]
-fn postmark_does_the_same_operations_as_anywhere() {
+fn postmark_on_modelled_drive_has_the_counts_of_null() {
     let run = json(&["bench", "postmark", "--number", "100", "--transactions", "200", "--tries", "1", "--filesystem", "desktop-2011"]);
     let counted = trimtab()
         .args(["bench", "postmark", "--number", "100", "--transactions", "200", "--tries", "1", "--json", "null:"])
@@ -43,7 +43,7 @@ fn postmark_does_the_same_operations_as_anywhere() {
 }
 
 #[test]
-fn options_without_effect_are_refused() {
+fn bench_options_without_effect_are_refused() {
     let refused = |args: &[&str], why: &'static str| trimtab().arg("bench").args(args).assert().code(2).stderr(contains(why));
     refused(&["tree", "--trim", "online", "null:"], "--trim is for modelled drives, but null: is not one");
     refused(&["postmark", "--fill", "60", "."], "--fill is for modelled drives");
@@ -55,7 +55,7 @@ fn options_without_effect_are_refused() {
 /// No command costs as much as a round on the real drive, and the trim recovers the speed
 /// that the rounds cost.
 #[test]
-fn ageing_takes_its_parts_on_a_modelled_drive_too() {
+fn bench_age_on_modelled_drive_recovers_after_trim() {
     let small = "bench age --total 15GB --rounds 5 --test-size 64MiB --fill 80".split(' ').collect::<Vec<_>>();
     let run = json(&small);
     assert_eq!(run, json(&small), "the same every time");

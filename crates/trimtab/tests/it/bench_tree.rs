@@ -46,7 +46,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 #[test]
-fn it_runs_on_real_filesystems_and_leaves_nothing() {
+fn bench_tree_on_real_filesystems_leaves_nothing() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 320, "") else { return skip("root, loop devices and mkfs") };
         let expected = contains("delete+sync.seconds").and(contains("unpack create")).and(contains("as-mounted"));
@@ -56,7 +56,7 @@ fn it_runs_on_real_filesystems_and_leaves_nothing() {
 }
 
 #[test]
-fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
+fn bench_tree_unpacks_archive_and_refuses_outside_paths() {
     let dir = scratch();
     let archive = |name: &str, path: &str| {
         let mut header = tar::Header::new_gnu();
@@ -82,7 +82,7 @@ fn an_archive_is_unpacked_and_one_that_leads_out_is_refused() {
 }
 
 #[test]
-fn what_is_no_place_to_write_is_refused_with_one_clear_line() {
+fn bench_tree_refuses_unusable_target_or_size() {
     let dir = scratch();
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
@@ -98,7 +98,7 @@ fn what_is_no_place_to_write_is_refused_with_one_clear_line() {
 }
 
 #[test]
-fn readonly_or_immutable_directory_is_error_with_errno() {
+fn bench_tree_readonly_or_immutable_directory_has_errno() {
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
     let fixed = mount.path().join("fixed");
     std::fs::create_dir(&fixed).unwrap();
@@ -116,7 +116,7 @@ fn readonly_or_immutable_directory_is_error_with_errno() {
 }
 
 #[test]
-fn a_filesystem_that_fills_up_ends_the_run_and_nothing_is_left() {
+fn bench_tree_on_full_filesystem_leaves_nothing() {
     let Some(mount) = LoopMount::tmpfs(8) else { return skip("root") };
     let large = ["bench", "tree", "--files", "60", "--size", "9MB", "--reserve", "0"];
     trimtab().args(large).arg(mount.path()).assert().code(1).stderr(contains("do not fit"));
@@ -127,7 +127,7 @@ fn a_filesystem_that_fills_up_ends_the_run_and_nothing_is_left() {
 }
 
 #[test]
-fn an_interrupt_ends_the_run_and_nothing_is_left() {
+fn bench_tree_interrupt_leaves_nothing() {
     for sent in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let dir = scratch();
         let (child, _) = long_run(dir.path());
@@ -150,7 +150,7 @@ fn bench_whose_output_is_closed_leaves_no_workspace() {
 }
 
 #[test]
-fn a_directory_that_vanishes_ends_the_run() {
+fn bench_tree_fails_if_its_workspace_is_removed() {
     let dir = scratch();
     let (child, workspace) = long_run(dir.path());
     let moved = dir.path().join("moved");
@@ -163,7 +163,7 @@ fn a_directory_that_vanishes_ends_the_run() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_found_and_removed_with_consent() {
+fn bench_tree_yes_removes_leftovers_of_killed_run() {
     let dir = scratch();
     let (mut child, workspace) = long_run(dir.path());
     let alive = trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
@@ -180,7 +180,7 @@ fn what_a_killed_run_left_is_found_and_removed_with_consent() {
 
 /// A bind mount has the device number of its filesystem.
 #[test]
-fn what_is_mounted_in_what_a_killed_run_left_is_not_touched() {
+fn bench_tree_keeps_leftovers_with_a_mount_inside() {
     if !have_root() {
         return skip("root");
     }
@@ -210,7 +210,7 @@ fn what_is_mounted_in_what_a_killed_run_left_is_not_touched() {
 }
 
 #[test]
-fn much_data_needs_consent() {
+fn bench_tree_large_write_needs_yes() {
     let dir = scratch();
     let much = ["bench", "tree", "--tries", "9999", "--reserve", "0"];
     let expected = contains("--yes").and(contains("4.93 TB")).and(contains("more than 10.0 GB"));
@@ -219,6 +219,6 @@ fn much_data_needs_consent() {
 }
 
 #[test]
-fn the_null_target_needs_no_consent() {
+fn bench_tree_on_null_needs_no_consent() {
     trimtab().args(["bench", "tree", "--files", "500", "--tries", "20", "null:"]).assert().success().stdout(contains("tree on null:"));
 }

@@ -39,7 +39,7 @@ const LINES: &str = "#s1 figure[data-chart]";
 const READOUT: &str = "document.querySelector('#s1 figure[data-chart] .readout').textContent";
 
 #[test]
-fn values_zoom_and_series_with_the_pointer() {
+fn report_chart_reacts_to_pointer_zoom_and_toggles() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -70,7 +70,7 @@ fn values_zoom_and_series_with_the_pointer() {
 }
 
 #[test]
-fn the_drive_over_time_with_slider_and_button() {
+fn report_superblock_map_plays_over_time() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -105,7 +105,7 @@ fn the_drive_over_time_with_slider_and_button() {
 }
 
 #[test]
-fn everything_with_the_keyboard_and_a_stall_is_seen() {
+fn report_keyboard_reaches_every_control() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -142,7 +142,7 @@ fn everything_with_the_keyboard_and_a_stall_is_seen() {
 }
 
 #[test]
-fn data_and_pictures_can_be_taken_away() {
+fn report_data_and_pictures_can_be_downloaded() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -170,7 +170,7 @@ fn data_and_pictures_can_be_taken_away() {
 }
 
 #[test]
-fn copied_data_are_the_data_that_can_be_downloaded() {
+fn report_copied_data_equal_downloaded_csv() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -210,7 +210,7 @@ fn copied_data_are_the_data_that_can_be_downloaded() {
 }
 
 #[test]
-fn runs_in_one_report_are_compared_and_drawn_together() {
+fn report_of_two_runs_compares_and_overlays_them() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -224,7 +224,7 @@ fn runs_in_one_report_are_compared_and_drawn_together() {
 }
 
 #[test]
-fn on_a_phone_in_the_dark_and_on_paper() {
+fn report_fits_phone_dark_mode_and_print() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -264,7 +264,7 @@ fn on_a_phone_in_the_dark_and_on_paper() {
 /// Regression: the monthly table was cut off at its ninth column although the margin had room
 /// for the rest.
 #[test]
-fn no_table_is_cut_on_a_wide_screen() {
+fn report_tables_are_not_cut_on_wide_screen() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -280,7 +280,7 @@ fn no_table_is_cut_on_a_wide_screen() {
 /// Regression at 400 pixels: the names of five points overlapped, the last ones below the
 /// axis, and an axis in seconds showed milliseconds.
 #[test]
-fn names_of_marks_stand_apart_and_inside_the_picture() {
+fn report_mark_labels_do_not_overlap() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -316,7 +316,7 @@ fn names_of_marks_stand_apart_and_inside_the_picture() {
 
 /// Regression at 400 columns and in print: a line broke between a number and its unit.
 #[test]
-fn no_line_ends_between_a_number_and_its_unit() {
+fn report_lines_keep_number_and_unit_together() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -338,7 +338,7 @@ fn no_line_ends_between_a_number_and_its_unit() {
 }
 
 #[test]
-fn answer_and_first_picture_are_above_the_fold() {
+fn report_answer_and_first_chart_are_above_the_fold() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -353,7 +353,7 @@ fn answer_and_first_picture_are_above_the_fold() {
 }
 
 #[test]
-fn without_scripts_answer_table_and_pictures_are_there() {
+fn report_without_scripts_shows_answer_and_charts() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
@@ -371,7 +371,7 @@ fn without_scripts_answer_table_and_pictures_are_there() {
 
 /// The page computes the same values as the program for some of its cells.
 #[test]
-fn cells_of_a_sweep_are_filtered_in_the_page() {
+fn sweep_report_filter_matches_where_option() {
     if !have_tool("chromium") {
         return skip("chromium");
     }

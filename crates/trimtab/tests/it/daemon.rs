@@ -1,7 +1,7 @@
 //! The daemon on real filesystems: it trims exactly what its rules allow, and survives
 //! machine events such as suspend and crashes.
 
-use crate::attached::{Attached, Mounted, ok};
+use crate::attached_drive::{Attached, Mounted, ok};
 use crate::support::{LoopMount, have_root, process, skip, trimtab, unavailable};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -125,7 +125,7 @@ fn sent(meter: &Meter) -> u64 {
 }
 
 #[test]
-fn it_trims_what_is_named_and_nothing_else() {
+fn daemon_trims_configured_filesystems_only() {
     let _one = ONE.lock();
     let (Some(named), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("xfs", 512, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
@@ -174,7 +174,7 @@ fn it_trims_what_is_named_and_nothing_else() {
 }
 
 #[test]
-fn a_stopped_pass_goes_on_after_a_restart() {
+fn daemon_resumes_stopped_pass_after_restart() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
@@ -297,7 +297,7 @@ fn write(path: &Path, mib: usize) {
 /// The threshold is half of about 200 MiB free space: 60 MiB before a crash and 30 MiB after
 /// it stay below, 40 MiB more exceed it.
 #[test]
-fn what_has_been_written_counts_across_a_crash() {
+fn daemon_counts_written_bytes_across_a_crash() {
     let _one = ONE.lock();
     for (fs_type, counter, counter_name) in
         [("ext4", "auto", "the filesystem's counter"), ("btrfs", "device", "the kernel's counter of the device")]
@@ -332,7 +332,7 @@ fn what_has_been_written_counts_across_a_crash() {
 }
 
 #[test]
-fn without_a_counter_time_decides() {
+fn adaptive_without_counter_trims_by_time() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
@@ -347,7 +347,7 @@ fn without_a_counter_time_decides() {
 }
 
 #[test]
-fn it_does_not_keep_a_filesystem_from_being_unmounted() {
+fn daemon_does_not_block_umount_during_pass() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
@@ -373,7 +373,7 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
 /// FITRIM ends early and reports success when the freezer stops the task. The daemon trims
 /// such windows again.
 #[test]
-fn a_freeze_in_the_middle_loses_nothing() {
+fn daemon_pass_frozen_by_cgroup_trims_everything() {
     let _one = ONE.lock();
     let Some(freezer) = Freezer::new() else { return unavailable("the freezer of control groups, version 1") };
     let Some(mount) = LoopMount::new("xfs", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -443,7 +443,7 @@ fn failing(fault: &str) -> Option<(Attached, Mounted)> {
 /// FITRIM on ext4 reports success for discards that the drive refused, so this also tests
 /// detection.
 #[test]
-fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
+fn daemon_stops_trimming_drive_that_refuses_every_trim() {
     let _one = ONE.lock();
     let Some((_drive, mount)) = failing("trim-error:p=1") else { return };
     let set = Set::new();
@@ -511,7 +511,7 @@ fn daemon_survives_power_cut_and_resumes_pass() {
 
 /// The drive is unplugged during a pass.
 #[test]
-fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
+fn daemon_survives_removal_of_drive_during_pass() {
     let _one = ONE.lock();
     let Some((drive, mount)) = failing("power-cut") else { return };
     let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -540,7 +540,7 @@ fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
 }
 
 #[test]
-fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
+fn daemon_shutdown_trims_shutdown_filesystems_only() {
     let _one = ONE.lock();
     let (Some(at_shutdown), Some(weekly)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
@@ -554,7 +554,7 @@ fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
 }
 
 #[test]
-fn btrfs_that_discards_by_itself_is_steered_by_its_knob() {
+fn btrfs_iops_limit_is_steered_and_restored() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
     let root = trimtab_linux::host::root::Root::live().unwrap();
@@ -575,7 +575,7 @@ fn btrfs_that_discards_by_itself_is_steered_by_its_knob() {
 }
 
 #[test]
-fn a_wrong_configuration_is_named_by_line_and_key() {
+fn daemon_config_error_names_line_and_key() {
     let set = Set::new();
     let one_line = || predicate::str::contains("\n").count(1);
     let config = set.config(&rule(Path::new("/"), "adaptve"));
@@ -699,7 +699,7 @@ fn damaged_state_and_history_are_set_aside_and_reported() {
 }
 
 #[test]
-fn a_second_path_of_one_filesystem_is_said_to_be_left_out() {
+fn daemon_reports_second_path_of_a_filesystem() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
@@ -736,7 +736,7 @@ fn remount_without_discards_runs_the_policy() {
 }
 
 #[test]
-fn check_says_that_a_steered_policy_never_runs() {
+fn daemon_check_reports_policy_that_never_runs() {
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
     for (knobs, never) in [("", true), ("knobs = false\n", false)] {

@@ -31,7 +31,7 @@ fn strings(value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_recorded_machine_gets_its_verdict() {
+fn doctor_of_recorded_machine_has_expected_verdict() {
     let all = fixtures();
     assert!(all.len() >= 12, "{} fixtures", all.len());
     for (name, text) in all {
@@ -100,7 +100,7 @@ const PROGRAMS: [&str; 28] = [
 ];
 
 #[test]
-fn remedy_commands_are_commands_and_words_stand_apart() {
+fn doctor_remedies_separate_commands_from_words() {
     let mut commands = 0;
     for (name, text) in fixtures() {
         let diagnosis = diagnose(&unpack(&text));
@@ -165,7 +165,7 @@ fn summary_is_whole_without_a_terminal() {
 }
 
 #[test]
-fn doctor_judges_the_paths_beside_one_that_is_missing() {
+fn doctor_with_missing_path_judges_the_other_paths() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "nvme").unwrap();
     let tree = unpack(&text);
     let run = |more: &[&str]| {
@@ -184,7 +184,7 @@ fn doctor_judges_the_paths_beside_one_that_is_missing() {
 /// The exit status recorded by the lab for each stack (`truth`) matches the doctor's on its
 /// recorded tree. `unrecorded` lists the stacks without a tree.
 #[test]
-fn the_stacks_of_the_lab_are_among_the_recorded_machines() {
+fn lab_stacks_match_status_of_recorded_machines() {
     let recorded = fixtures();
     let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab");
     let mut missing = Vec::new();
@@ -208,7 +208,7 @@ fn the_stacks_of_the_lab_are_among_the_recorded_machines() {
 }
 
 #[test]
-fn the_exit_status_says_the_verdict() {
+fn doctor_exit_status_matches_verdict() {
     for (fixture, code) in [("sata-queued", 0), ("hard-disk", 0), ("luks-without-discards", 3), ("thin-pool-unprivileged", 4)] {
         let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
         let tree = unpack(&text);
@@ -225,7 +225,7 @@ fn the_exit_status_says_the_verdict() {
 }
 
 #[test]
-fn blocked_at_any_of_several_is_blocked() {
+fn doctor_of_several_paths_has_worst_status() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
     let tree = unpack(&text);
     let json = trimtab().args(["doctor", "--json", "--sysroot"]).arg(tree.path()).args(["/home", "/dev/nvme0n1"]).assert().code(3);
@@ -236,7 +236,7 @@ fn blocked_at_any_of_several_is_blocked() {
 }
 
 #[test]
-fn bad_input_is_said_in_one_line() {
+fn doctor_bad_input_is_one_line() {
     let one_line = predicate::str::contains("\n").count(1);
     trimtab()
         .args(["doctor", "/no/such/path"])
@@ -261,7 +261,7 @@ fn bad_input_is_said_in_one_line() {
 }
 
 #[test]
-fn the_running_machine_has_a_verdict() {
+fn doctor_of_running_machine_has_a_verdict() {
     let run = trimtab().args(["doctor", "--json", "/"]).assert();
     let output = run.get_output();
     assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{output:?}");
@@ -271,7 +271,7 @@ fn the_running_machine_has_a_verdict() {
 
 /// A tree whose links lead outside: the doctor never reads the secret, hangs or crashes.
 #[test]
-fn a_hostile_tree_leads_nowhere() {
+fn doctor_of_hostile_tree_reads_nothing_outside() {
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret");
     fs::write(&secret, "TOP-SECRET-CANARY").unwrap();
@@ -329,7 +329,7 @@ proptest! {
     /// Recorded machines with lines removed, replaced by junk or turned into links: the doctor
     /// answers and never panics.
     #[test]
-    fn no_tree_is_a_reason_to_panic(
+    fn doctor_of_damaged_tree_never_panics(
         which in any::<prop::sample::Index>(),
         cuts in proptest::collection::vec((any::<usize>(), any::<u8>(), "[a-z0-9:/. =_,-]{0,30}[a-z0-9]"), 1..12),
     ) {
@@ -349,7 +349,7 @@ proptest! {
 /// This machine and its recorded tree give the same verdict. A recorded tree cannot be
 /// recorded again.
 #[test]
-fn a_recorded_tree_says_what_the_machine_says() {
+fn doctor_record_gives_the_verdict_of_the_machine() {
     let directory = tempfile::tempdir().unwrap();
     let tree = directory.path().join("tree");
     let examine = |args: &[&str]| {

@@ -39,7 +39,7 @@ fn verdicts(document: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn doctor_all_judges_volumes_that_nothing_uses() {
+fn doctor_all_judges_unused_volumes() {
     let crypt = "/sys/devices/virtual/block/dm-0/dm/name = data\n/sys/devices/virtual/block/dm-0/dm/uuid = CRYPT-LUKS2-ab-data\nbelow /sys/devices/virtual/block/dm-0 nvme0n1p3";
     let pool = "/sys/devices/virtual/block/dm-1/dm/name = vg-pool-tpool\n/sys/devices/virtual/block/dm-1/dm/uuid = LVM-x-tpool\nbelow /sys/devices/virtual/block/dm-1 nvme0n1p3";
     for (body, subject, verdict, status) in [
@@ -68,7 +68,7 @@ fn doctor_all_judges_volumes_that_nothing_uses() {
 }
 
 #[test]
-fn doctor_all_lists_zfs_and_what_it_leaves_out() {
+fn doctor_all_lists_zfs_and_skipped_devices() {
     let zfs = "/proc/self/mountinfo = 27 1 0:30 / / rw - zfs rpool/ROOT/a rw\\n28 27 0:31 / /home rw - zfs rpool/home rw\\n29 27 0:32 / /srv rw - zfs tank/srv rw\\n30 27 0:33 / /net rw - nfs4 server:/x rw\n";
     let body = format!("{}{}", volume("zram1", "253:1", TAKES, ""), volume("loop3", "7:3", TAKES, ""));
     let boot = "disk /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 179:32 8192\nqueue /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 discard_granularity=0 discard_max_bytes=0\n";
@@ -97,7 +97,7 @@ fn doctor_of_bcachefs_sees_every_device_and_the_default() {
 }
 
 #[test]
-fn doctor_of_a_recorded_device_takes_the_names_of_the_tree() {
+fn doctor_sysroot_accepts_device_names_of_the_tree() {
     let lv = "/sys/devices/virtual/block/dm-4/dm/name = my--vg-root\n/sys/devices/virtual/block/dm-4/dm/uuid = LVM-abc\nbelow /sys/devices/virtual/block/dm-4 nvme0n1p3";
     let cciss = "disk /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 104:0 143305920\nqueue /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 discard_granularity=512 discard_max_bytes=65536\n";
     let tree = unpack(&format!("{BASE}{}{cciss}", volume("dm-4", "254:4", TAKES, lv)));
@@ -189,7 +189,7 @@ fn loop_device_on_a_file_in_memory_frees_memory() {
 }
 
 #[test]
-fn doctor_leaves_out_what_the_configuration_accepts() {
+fn doctor_ignores_findings_accepted_by_configuration() {
     let body = volume("strange0", "240:0", TAKES_NONE, "") + &volume("zd0", "230:0", TAKES, "");
     let tree = unpack(&format!("{BASE}{body}"));
     assert_eq!(examine(&tree, &["--all"]).0, 3);
@@ -249,7 +249,7 @@ impl Drop for FuseMount {
 }
 
 #[test]
-fn doctor_of_ntfs_3g_agrees_with_what_a_trim_counts() {
+fn doctor_of_ntfs_3g_is_unknown_and_trim_reaches_drive() {
     if !have_tool("ntfs-3g") {
         return crate::support::skip::skip("ntfs-3g");
     }

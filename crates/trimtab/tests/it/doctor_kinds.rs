@@ -122,7 +122,7 @@ fn parity_switch_that_was_set_late_asks_for_assembly() {
 }
 
 #[test]
-fn option_is_kept_by_what_mounts_the_filesystem() {
+fn doctor_names_file_that_keeps_the_mount_option() {
     for (point, more, expected, not) in [
         ("/srv", "", "/srv in /etc/fstab", "StorageClass"),
         ("/var/lib/kubelet/pods/a1/volumes/kubernetes.io~csi/pvc-2/mount", "", "StorageClass", "/etc/fstab"),
@@ -206,7 +206,7 @@ fn filesystem_on_raw_flash_needs_no_trim() {
 }
 
 #[test]
-fn container_is_not_told_to_run_the_daemon() {
+fn doctor_in_container_does_not_advise_the_daemon() {
     let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
     let todo = to_do(&diagnose(&format!("{line}{}\n/run/.containerenv = engine\n", nvme()), "/"));
     assert!(todo.contains("on the host of the container") && !todo.contains("trimtab apply") && !todo.contains("systemctl"), "{todo}");
@@ -234,7 +234,7 @@ fn docker_mark_on_own_root_filesystem_is_no_container() {
 }
 
 #[test]
-fn own_service_trims_what_its_configuration_names() {
+fn trimtab_service_trims_configured_filesystems_only() {
     let unit = "/usr/lib/systemd/system/trimtab.service = [Service]\\nExecStart=/usr/bin/trimtab daemon\n\
                 /etc/systemd/system/multi-user.target.wants/trimtab.service -> /usr/lib/systemd/system/trimtab.service\n";
     let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
@@ -286,7 +286,7 @@ fn container_filesystem_is_not_named_by_its_hosts_file() {
 }
 
 #[test]
-fn doctor_of_an_unusable_tree_says_what_to_give() {
+fn doctor_of_unusable_tree_names_a_valid_argument() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("used"), "").unwrap();
     for (option, expected) in [("--sysroot", "is not a recorded tree"), ("--record", "name a new directory")] {
@@ -297,7 +297,7 @@ fn doctor_of_an_unusable_tree_says_what_to_give() {
 }
 
 #[test]
-fn timer_on_a_day_that_never_comes_does_not_run() {
+fn timer_on_impossible_date_does_not_run() {
     let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
     for (calendar, expected) in [("*-02-30", false), ("*-02-29", true), ("weekly", true)] {
         let units = format!(

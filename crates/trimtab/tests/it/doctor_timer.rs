@@ -22,7 +22,7 @@ fn answer(diagnosis: &Diagnosis) -> &'static str {
 }
 
 #[test]
-fn timer_visits_what_util_linux_and_systemd_say() {
+fn doctor_timer_matches_recorded_cases() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/timers");
     let base = fs::read_to_string(directory.join("base")).unwrap();
     let (mut wrong, mut cases) = (Vec::new(), 0);
@@ -99,7 +99,7 @@ fn skipped_filesystem_has_a_remedy_with_the_file() {
 /// `fstrim` on this machine, and the doctor on a recorded tree of this machine whose timer
 /// runs the same command.
 #[test]
-fn timer_visits_what_fstrim_of_this_machine_visits() {
+fn doctor_timer_visits_match_fstrim_of_this_machine() {
     if !have_tool("fstrim") {
         return crate::support::skip::skip("fstrim");
     }

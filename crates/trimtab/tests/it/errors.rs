@@ -243,7 +243,7 @@ fn same_fault_has_same_status_in_every_command() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_fails_and_keeps_its_errno() {
+fn unwritable_output_error_keeps_its_errno() {
     let scratch = tempfile::tempdir().unwrap();
     let here = || {
         let mut process = trimtab();
@@ -259,7 +259,7 @@ fn an_output_that_cannot_be_written_fails_and_keeps_its_errno() {
 }
 
 #[test]
-fn an_interrupt_has_status_130_and_a_document() {
+fn interrupt_has_status_130_and_json_document() {
     let dir = tempfile::tempdir().unwrap();
     let simulate = ["drive", "simulate", "--drive", "intel-x25-m-160gb", "--until-written", "1000x", "--json"];
     let tree = ["bench", "tree", "null:", "--tries", "500", "--json"];
@@ -303,7 +303,7 @@ fn daemon_check_reports_all_and_names_unmounted() {
 }
 
 #[test]
-fn lines_of_the_daemon_have_a_time_unless_the_journal_adds_one() {
+fn daemon_lines_have_time_unless_journal_adds_it() {
     if !have_root() {
         return skip("root");
     }
@@ -419,7 +419,7 @@ fn unusable_store_or_target_is_refused_before_run() {
 }
 
 #[test]
-fn what_a_drive_cannot_do_is_said_at_once() {
+fn impossible_drive_settings_are_refused_before_run() {
     let simulate = |drive: &str| {
         let mut command = trimtab();
         command.args(["drive", "simulate", "--workload", "random", "--trims", "10", "--capacity", "1GiB", "--drive", drive]);
@@ -472,7 +472,7 @@ fn unwritable_report_is_named_and_result_is_printed() {
 
 /// Every row of docs/errors.md: invocation, status and a part of the answer.
 #[test]
-fn errors_page_quotes_real_answers() {
+fn errors_page_quotes_actual_messages() {
     let page = include_str!("../../../../docs/errors.md");
     let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").collect()).collect();
     assert!(rows.len() >= 10);

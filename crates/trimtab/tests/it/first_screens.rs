@@ -347,7 +347,7 @@ fn answers_ten_questions(screen: &str, columns: usize) {
 }
 
 #[test]
-fn of_one_drive() {
+fn first_screen_of_one_drive_matches_json() {
     let (study, screens) = made(&["drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,online,batched,idle"]);
     let used = study["use"].as_str().unwrap();
     for (screen, columns) in screens.iter().zip(WIDTHS) {
@@ -387,7 +387,7 @@ fn of_one_drive() {
 }
 
 #[test]
-fn of_three_drives() {
+fn first_screen_of_three_drives_matches_json() {
     // The default study without its slow parts: a larger drive, further policies and other
     // assumptions.
     let (all, screens) = made(&["--aged-size", "120MB", "--policies", "none,batched,idle", "--questions", "deleting,ageing"]);

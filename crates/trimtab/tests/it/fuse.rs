@@ -182,7 +182,7 @@ fn verify_on_ntfs_3g_ends_and_leaves_nothing() {
 }
 
 #[test]
-fn removal_without_progress_ends_after_the_run_is_kept() {
+fn bench_with_file_held_open_keeps_run_and_names_leftover() {
     if !have_root() {
         return skip("root");
     }
@@ -247,7 +247,7 @@ fn with_fstab(mount: &FuseMount, target: &Path, args: &[&str]) -> Command {
 }
 
 #[test]
-fn trim_all_passes_by_a_mount_that_does_not_answer() {
+fn trim_all_skips_a_mount_that_does_not_answer() {
     if !have_root() {
         return skip("root");
     }
@@ -261,7 +261,7 @@ fn trim_all_passes_by_a_mount_that_does_not_answer() {
 
 /// A scan below such a mount runs in a thread that no signal reaches.
 #[test]
-fn interrupt_ends_a_scan_beside_a_mount_that_hangs() {
+fn interrupt_ends_scan_below_a_hung_mount() {
     let _guard = crate::support::makes_namespaces();
     let Some(ext4) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let at = ext4.path();
@@ -298,7 +298,7 @@ fn interrupt_ends_a_scan_beside_a_mount_that_hangs() {
 }
 
 #[test]
-fn daemon_serves_beside_a_mount_that_does_not_answer() {
+fn daemon_metrics_report_mount_that_does_not_answer() {
     if !have_root() {
         return skip("root");
     }

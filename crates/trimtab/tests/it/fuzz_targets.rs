@@ -71,7 +71,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn formats_of_bytes_are_read_or_refused() {
+fn binary_fuzz_targets_survive_changed_seeds() {
     on_changed_seeds("archive", 100, archive::run);
     on_changed_seeds("import", 100, import::run);
     on_changed_seeds("layout", 100, layout::run);
@@ -81,7 +81,7 @@ fn formats_of_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn formats_of_text_are_read_or_refused() {
+fn text_fuzz_targets_survive_changed_seeds() {
     on_changed_seeds("plan", 100, |bytes| plan::run(text(bytes)));
     on_changed_seeds("policy", 100, |bytes| policy::run(text(bytes)));
     on_changed_seeds("trace", 100, |bytes| trace::run(text(bytes)));
@@ -89,7 +89,7 @@ fn formats_of_text_are_read_or_refused() {
 }
 
 #[test]
-fn recorded_trees_that_lie_are_answered() {
+fn sweep_and_sysroot_fuzz_targets_survive_changed_seeds() {
     // A private directory, which no other user can write to and which the test removes.
     let directory = tempfile::tempdir().unwrap();
     on_changed_seeds("sweep", 100, |bytes| sweep::run(bytes, &directory.path().join("sweep")));

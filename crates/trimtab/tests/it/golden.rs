@@ -36,7 +36,7 @@ fn metric(run: &Run, name: &str) -> String {
 }
 
 #[test]
-fn each_shipped_drive_ages_as_it_did() {
+fn shipped_drives_match_golden_fingerprints() {
     let mut table = String::new();
     for drive in drives::shipped() {
         // The smallest of these sizes that this drive allows, in the same proportions.

@@ -72,7 +72,7 @@ fn trim_without_history_directory_still_trims() {
 }
 
 #[test]
-fn what_was_applied_stays_known_after_it_is_taken_back() {
+fn history_lists_apply_and_its_undo() {
     let system = tempfile::tempdir().unwrap();
     let sysroot = system.path();
     for directory in ["etc/trimtab", "proc/self", "var/lib"] {
@@ -150,7 +150,7 @@ fn store_and_zero_events_are_refused_by_history() {
 }
 
 #[test]
-fn history_that_cannot_be_read_is_to_be_moved_away() {
+fn unreadable_history_error_advises_moving_it_away() {
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("history.db");
     let said = |expected: &str| {

@@ -77,7 +77,7 @@ impl Scratch {
 }
 
 #[test]
-fn the_test_can_fail() {
+fn harm_detects_control_characters() {
     assert!(
         harm("\u{1b}[2J".as_bytes()).is_some()
             && harm("a\u{9b}".as_bytes()).is_some()
@@ -89,7 +89,7 @@ fn the_test_can_fail() {
 }
 
 #[test]
-fn arguments() {
+fn arguments_are_printed_without_control_characters() {
     let evil = EVIL.replace('\0', "");
     for args in [
         &[evil.as_str()][..],
@@ -165,7 +165,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn specifications_with_evil_names_descriptions_values_and_keys() {
+fn specifications_are_printed_without_control_characters() {
     let scratch = Scratch::new();
     let drives = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
     let spec = fs::read_to_string(drives.join("ocz-vertex-le-100gb.toml")).unwrap();
@@ -198,7 +198,7 @@ fn specifications_with_evil_names_descriptions_values_and_keys() {
 }
 
 #[test]
-fn traces() {
+fn traces_are_printed_without_control_characters() {
     let scratch = Scratch::new();
     for text in [
         format!("fio version 3 iolog\n0 {EVIL} add\n0 {EVIL} open\n0 {EVIL} write 0 4096\n"),
@@ -217,7 +217,7 @@ fn traces() {
 }
 
 #[test]
-fn configurations_and_command_languages() {
+fn configurations_are_printed_without_control_characters() {
     let scratch = Scratch::new();
     let key = escaped(EVIL);
     for text in [
@@ -259,7 +259,7 @@ fn configurations_and_command_languages() {
 }
 
 #[test]
-fn machines() {
+fn sysroots_are_printed_without_control_characters() {
     let octal: String =
         EVIL.bytes().map(|b| if b.is_ascii_graphic() && b != b'\\' { char::from(b).to_string() } else { format!("\\{b:03o}") }).collect();
     let mut seen = 0;
@@ -315,7 +315,7 @@ fn places(value: &Value, path: &str, found: &mut Vec<(String, Option<String>)>) 
 }
 
 #[test]
-fn stored_runs_from_elsewhere() {
+fn imported_runs_are_printed_without_control_characters() {
     let scratch = Scratch::new();
     let first = scratch.0.path().join("first.db");
     let first = first.to_str().unwrap();
@@ -391,7 +391,7 @@ fn stored_runs_from_elsewhere() {
 }
 
 #[test]
-fn archives() {
+fn archives_are_printed_without_control_characters() {
     let scratch = Scratch::new();
     for name in [format!("../{EVIL}"), format!("/{EVIL}"), EVIL.to_owned()] {
         let mut header = tar_header(name.as_bytes());

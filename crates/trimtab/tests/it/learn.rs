@@ -1,6 +1,6 @@
 //! `trimtab drive learn`, from the command line.
 
-use crate::attached::{Attached, Mounted, ok};
+use crate::attached_drive::{Attached, Mounted, ok};
 use crate::support::{LoopMount, have_root, run, skip, trimtab};
 use predicates::prelude::*;
 use std::fs;
@@ -31,7 +31,7 @@ fn learned() -> &'static (String, serde_json::Value) {
 }
 
 #[test]
-fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
+fn learned_twin_file_is_a_drive_with_64_members() {
     let directory = tempfile::tempdir().unwrap();
     let (text, document) = learned();
     fs::write(directory.path().join("twin.toml"), text).unwrap();
@@ -56,7 +56,7 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
 
 /// Predictions match the learned drive and miss another drive.
 #[test]
-fn predictions_are_kept_before_they_are_compared_and_can_fail() {
+fn drive_check_predicts_learned_drive_and_misses_another() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("odd.toml"), DRIVE).unwrap();
     fs::write(directory.path().join("twin.toml"), &learned().0).unwrap();
@@ -95,7 +95,7 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
 }
 
 #[test]
-fn what_cannot_be_learned_is_refused_in_one_line() {
+fn drive_learn_refuses_unusable_target() {
     // On a disk, because memory is refused as no drive.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write(directory.path().join("Cargo.toml"), "x").unwrap();
@@ -134,7 +134,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_twin_with_a_member_that_cannot_be_is_refused_by_its_number() {
+fn twin_with_invalid_member_is_refused_by_its_number() {
     let text = format!(
         "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
          [twin.members]\nfields = [\"flash.geometry.channels\", \"flash.nand.suspend_ns\"]\nvalues = [[4, \"none\"], [0, 5]]\n"
@@ -204,7 +204,7 @@ fn found_by_arithmetic(document: &serde_json::Value, drive: &Attached) {
 }
 
 #[test]
-fn learn_on_a_real_drive_leaves_nothing_behind() {
+fn drive_learn_on_real_drive_leaves_nothing() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
@@ -331,7 +331,7 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
 }
 
 #[test]
-fn memory_is_no_drive() {
+fn drive_learn_in_memory_is_refused() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root, to mount") };
     let said = predicate::str::contains("no drive is below").and(predicate::str::contains("tmpfs is not on a block device"));
     trimtab().args(["drive", "learn"]).arg(mount.path()).assert().failure().stderr(said);
@@ -346,7 +346,7 @@ fn memory_is_no_drive() {
 
 /// Regression: one file was invalid, which lost part of a measurement.
 #[test]
-fn the_drives_of_the_real_time_trial_are_drives() {
+fn real_time_trial_drive_files_are_valid() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/twins/drives");
     let files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(files.len(), 6);
@@ -358,7 +358,7 @@ fn the_drives_of_the_real_time_trial_are_drives() {
 /// Regression: with `--json` the error was parsed as a server's answer and caused a second
 /// error.
 #[test]
-fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
+fn attach_of_invalid_drive_file_reports_error_once() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("bad.toml"), format!("{DRIVE}[flash.compression]\nstored_permille_min = 150\n")).unwrap();
     let args = ["drive", "attach", "./bad.toml", "--json"];
@@ -371,7 +371,7 @@ fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
 /// Regression: the list showed or omitted a broken twin, or one with the name of a shipped
 /// drive, without a message.
 #[test]
-fn unusable_file_beside_twins_is_reported() {
+fn drive_list_reports_unusable_twin_files() {
     let directory = tempfile::tempdir().unwrap();
     let twins = directory.path().join("trimtab/twins");
     fs::create_dir_all(&twins).unwrap();

@@ -120,7 +120,7 @@ fn alerts_are_tested_and_name_valid_commands() {
 }
 
 #[test]
-fn dashboards_are_what_their_script_makes() {
+fn dashboards_match_output_of_their_script() {
     if !have_tool("python3") {
         return skip("python3");
     }

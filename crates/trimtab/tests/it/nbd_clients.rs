@@ -1,6 +1,6 @@
 //! The NBD server with third-party clients: libnbd's tools and QEMU's.
 
-use crate::attached::{Attached, ok};
+use crate::attached_drive::{Attached, ok};
 use crate::support::{have_tool, skip};
 use predicates::prelude::*;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn attached(scratch: &Path, more: &[&str]) -> (Attached, String) {
 }
 
 #[test]
-fn libnbd_sees_the_drive_and_copies_it() {
+fn nbdinfo_and_nbdcopy_work_with_the_drive() {
     if !["nbdinfo", "nbdcopy"].into_iter().all(have_tool) {
         return skip("libnbd-bin");
     }
@@ -87,7 +87,7 @@ fn qemu_reads_writes_discards_and_converts() {
 }
 
 #[test]
-fn clients_hear_of_errors_and_the_server_lives_on() {
+fn nbd_server_returns_read_error_and_survives_disconnect() {
     if !have_tool("qemu-io") {
         return skip("qemu-utils");
     }

@@ -1,7 +1,7 @@
 //! The NBD server at protocol level, with a hostile client. The numbers are those of the NBD
 //! project's `proto.md`.
 
-use crate::attached::{Attached, ok};
+use crate::attached_drive::{Attached, ok};
 use crate::support::{have_tool, skip};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -158,7 +158,7 @@ fn nbd_nonsense_and_too_many_clients_are_refused() {
 }
 
 #[test]
-fn sockets_are_their_owners_alone_whatever_the_umask() {
+fn nbd_and_control_sockets_have_mode_0600() {
     let scratch = tempfile::tempdir().unwrap();
     // SAFETY: it changes nothing but the umask of the child.
     let permissive = || {
@@ -193,7 +193,7 @@ fn totals(uri: &str) -> std::collections::BTreeMap<u64, u64> {
 }
 
 #[test]
-fn what_is_allocated_is_what_others_see_as_allocated() {
+fn nbd_block_status_matches_mapped_bytes() {
     if !["nbdinfo", "qemu-io", "qemu-img"].into_iter().all(have_tool) {
         return skip("libnbd-bin and qemu-utils");
     }

@@ -18,7 +18,7 @@ fn is_empty(dir: &tempfile::TempDir) -> bool {
 }
 
 #[test]
-fn loads_are_measured_on_a_directory_and_nothing_is_left() {
+fn bench_nfs_measures_loads_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let output =
         bench(&dir, &["--peak", "200", "--points", "2", "--repeats", "2", "--json"]).assert().success().get_output().stdout.clone();
@@ -38,7 +38,7 @@ fn loads_are_measured_on_a_directory_and_nothing_is_left() {
 }
 
 #[test]
-fn what_would_write_more_than_announced_is_refused() {
+fn bench_nfs_stops_at_the_written_limit() {
     let dir = tempfile::tempdir().unwrap();
     bench(&dir, &["--peak", "1000000", "--points", "1"]).assert().code(2).stderr(contains("would write about").and(contains("--written")));
     bench(&dir, &["--written", "1MB", "--points", "1"])
@@ -51,7 +51,7 @@ fn what_would_write_more_than_announced_is_refused() {
 }
 
 #[test]
-fn an_interrupt_ends_it_and_leaves_nothing() {
+fn bench_nfs_interrupt_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = process()
         .args([

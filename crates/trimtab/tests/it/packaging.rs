@@ -34,7 +34,7 @@ fn settings(unit: &Path) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn commands_in_units_are_understood() {
+fn commands_in_units_are_valid() {
     let mut commands = BTreeSet::new();
     for unit in units() {
         let all = settings(&unit);
@@ -60,7 +60,7 @@ fn installed(root: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn make_uninstall_removes_what_make_install_made() {
+fn make_uninstall_removes_installed_files() {
     let image = tempfile::tempdir().unwrap();
     let make = |target: &str| {
         let mut command = Command::new("make");
@@ -101,7 +101,7 @@ fn make_uninstall_removes_what_make_install_made() {
 }
 
 #[test]
-fn the_script_for_openrc_is_one() {
+fn openrc_script_is_valid() {
     let script = packaging().join("openrc/trimtab");
     assert!(Command::new("sh").arg("-n").arg(&script).status().unwrap().success());
     let text = fs::read_to_string(&script).unwrap();
@@ -111,7 +111,7 @@ fn the_script_for_openrc_is_one() {
 }
 
 #[test]
-fn trim_unit_takes_findings_and_ends_in_time() {
+fn trim_unit_accepts_status_3_and_4_and_has_a_timeout() {
     let unit = settings(&packaging().join("systemd/trimtab-trim@.service"));
     let value = |key: &str| unit.iter().find(|(section, name, _)| section == "Service" && name == key).map(|(_, _, value)| value.as_str());
     assert_eq!(value("SuccessExitStatus"), Some("3 4"));
@@ -121,7 +121,7 @@ fn trim_unit_takes_findings_and_ends_in_time() {
 
 /// The rating of `systemd-analyze`, if it is installed.
 #[test]
-fn systemd_takes_the_units_and_finds_them_safe() {
+fn systemd_analyze_accepts_units_and_rates_them_safe() {
     if !have_tool("systemd-analyze") {
         return unavailable("systemd-analyze");
     }
@@ -153,7 +153,7 @@ fn systemd_takes_the_units_and_finds_them_safe() {
 /// The hardening that could block the program, tested without systemd: read-only mounts, few
 /// capabilities, and no way to gain more.
 #[test]
-fn the_rights_that_the_unit_leaves_are_enough() {
+fn trim_works_with_the_capabilities_of_the_unit() {
     let _guard = crate::support::makes_namespaces();
     if !have_tool("unshare") || !have_tool("setpriv") {
         return skip("unshare and setpriv");

@@ -55,7 +55,7 @@ fn without_free_words(text: &str) -> String {
 }
 
 #[test]
-fn old_sessions_print_the_same_on_real_directories() {
+fn postmark_sessions_match_original_on_real_directories() {
     for (name, config) in [
         ("03_defaults_realclock.txt", None),
         ("05_many_runs_one_session.txt", None),
@@ -90,7 +90,7 @@ fn old_sessions_print_the_same_on_real_directories() {
 }
 
 #[test]
-fn files_have_the_contents_of_the_originals() {
+fn postmark_files_match_contents_of_original() {
     let text = fixture("20_golden_tree_default.txt");
     let (_dir, work) = work();
     let input = section(&text, "INPUT").replace("WORK", work.to_str().unwrap());
@@ -188,7 +188,7 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
 }
 
 #[test]
-fn system_calls_are_those_of_the_original() {
+fn postmark_system_calls_match_original() {
     if !have_tool("strace") {
         return skip("strace");
     }
@@ -218,7 +218,7 @@ fn system_calls_are_those_of_the_original() {
 
 /// Runs random settings with the original and with our program, and compares the reports.
 #[test]
-fn random_settings_count_like_the_original() {
+fn postmark_random_settings_match_original() {
     if !have_tool("postmark") {
         return skip("postmark");
     }
@@ -258,7 +258,7 @@ fn session(lines: &[&str]) -> String {
 }
 
 #[test]
-fn fewer_than_ten_transactions_and_long_paths_work() {
+fn postmark_runs_nine_transactions_in_a_long_path() {
     let (_dir, work) = work();
     let long = work.join("x".repeat(120)).join("y".repeat(90));
     fs::create_dir_all(&long).unwrap();
@@ -273,7 +273,7 @@ fn fewer_than_ten_transactions_and_long_paths_work() {
 }
 
 #[test]
-fn large_amounts_are_not_written_without_consent() {
+fn postmark_large_write_needs_yes() {
     let (_dir, work) = work();
     // 15 GB in total, 100 MB at a time.
     let location = format!("set location {}", work.join("pm").display());
@@ -298,7 +298,7 @@ fn missing_location_ends_run_and_session_continues() {
 }
 
 #[test]
-fn files_that_are_there_are_neither_overwritten_nor_removed() {
+fn postmark_keeps_existing_files() {
     let (_dir, work) = work();
     let pm = work.join("pm");
     fs::write(pm.join("17"), b"precious").unwrap();
@@ -320,7 +320,7 @@ fn files_that_are_there_are_neither_overwritten_nor_removed() {
 }
 
 #[test]
-fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
+fn postmark_removes_leftovers_of_killed_run_with_consent() {
     // While the run creates its files.
     leftovers("5000", true, |pm| entries(&pm.join("s0")).len() >= 200);
     // Much later: most files have been appended to, and their names differ from the initial
@@ -371,7 +371,7 @@ fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
 }
 
 #[test]
-fn an_interrupt_cleans_up() {
+fn postmark_interrupt_leaves_nothing() {
     let (_dir, work) = work();
     for (signal, subdirectories) in [("INT", "1"), ("TERM", "4")] {
         let config = work.join("config");
@@ -402,7 +402,7 @@ fn an_interrupt_cleans_up() {
 }
 
 #[test]
-fn a_reader_that_goes_away_leaves_no_files_behind() {
+fn postmark_with_closed_stdout_leaves_nothing() {
     let (_dir, work) = work();
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set transactions 20000", "run", "run", "quit"])).unwrap();
@@ -413,7 +413,7 @@ fn a_reader_that_goes_away_leaves_no_files_behind() {
 }
 
 #[test]
-fn a_full_filesystem_is_an_error_and_leaves_nothing() {
+fn postmark_on_full_filesystem_leaves_nothing() {
     if !have_root() {
         return skip("root");
     }
@@ -435,7 +435,7 @@ fn a_full_filesystem_is_an_error_and_leaves_nothing() {
 }
 
 #[test]
-fn a_directory_that_vanishes_or_is_read_only_is_an_error() {
+fn postmark_with_removed_or_readonly_location_fails() {
     let (_dir, work) = work();
     let config = work.join("config");
     fs::write(&config, session(&["set location pm", "set transactions 100000000", "run"])).unwrap();
@@ -487,7 +487,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn details_go_to_standard_error_and_say_when_files_run_out() {
+fn postmark_explains_out_of_files_on_stderr() {
     let (_dir, work) = work();
     let lines = ["set number 100", "set bias create 0", "set transactions 101", "run"];
     let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
@@ -497,7 +497,7 @@ fn details_go_to_standard_error_and_say_when_files_run_out() {
 }
 
 #[test]
-fn wrong_usage_is_said_in_one_line() {
+fn postmark_wrong_usage_is_refused() {
     trimtab().args(["bench", "postmark", "--rate", "-3"]).assert().code(2);
     trimtab().args(["bench", "postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("'0' for '--rate <N>'"));
     trimtab().args(["bench", "postmark", "--threads", "0"]).assert().code(2);
@@ -505,7 +505,7 @@ fn wrong_usage_is_said_in_one_line() {
 }
 
 #[test]
-fn absurd_numbers_are_refused() {
+fn postmark_impossible_numbers_are_refused() {
     let (_dir, work) = work();
     let lines = ["set number 1000000000", "run", "set number 10", "set size 2000000000 2147483647", "set number 1000000000", "run"];
     let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
@@ -548,7 +548,7 @@ fn postmark_bench_matches_published_counts() {
 }
 
 #[test]
-fn json_has_the_runs_and_the_reports_and_nothing_else() {
+fn postmark_json_has_runs_and_reports_only() {
     let (_dir, work) = work();
     let lines = ["set location pm", "show", "run", "!echo a shell speaks", "set number 10", "set bias create 0", "run"];
     let output = trimtab()

@@ -5,7 +5,7 @@
 //! `TRIMTAB_SOAK=200` cuts the power that many times on each filesystem instead of a few
 //! times.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -214,7 +214,7 @@ fn cuts() -> u32 {
 }
 
 #[test]
-fn ext4_loses_nothing_that_was_made_durable() {
+fn ext4_keeps_synced_data_through_power_cuts() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
@@ -222,7 +222,7 @@ fn ext4_loses_nothing_that_was_made_durable() {
 }
 
 #[test]
-fn xfs_loses_nothing_that_was_made_durable() {
+fn xfs_keeps_synced_data_through_power_cuts() {
     if !have_root() || !have(&["mkfs.xfs"]) {
         return skip("root and xfsprogs");
     }
@@ -230,7 +230,7 @@ fn xfs_loses_nothing_that_was_made_durable() {
 }
 
 #[test]
-fn a_drive_that_ignores_flushes_is_found_out() {
+fn flush_ignore_fault_loses_synced_data() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }

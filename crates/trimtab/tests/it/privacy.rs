@@ -1,7 +1,7 @@
 //! Drive contents and measurements are readable by their owner only, whatever the umask, and
 //! all output goes through one writer.
 
-use crate::attached::ok;
+use crate::attached_drive::ok;
 use crate::support::process;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -91,7 +91,7 @@ fn store_and_journal_keep_mode_set_by_owner() {
 }
 
 #[test]
-fn nothing_is_said_but_through_the_one_writer() {
+fn sources_print_only_through_output() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for path in files(&source).iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
         let name = path.strip_prefix(&source).unwrap().to_str().unwrap();

@@ -1,7 +1,7 @@
 //! `drive replay` and `drive trace`: the I/O of one host under one trim policy, replayed
 //! under others and exported to other tools.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip, trimtab};
 use predicates::prelude::*;
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn online_recording_replays_under_every_policy() {
 }
 
 #[test]
-fn exports_are_the_same_requests_and_fio_replays_them() {
+fn exported_trace_has_same_requests_and_fio_replays_it() {
     if !have_root() || !have(&["mkfs.ext4", "fio"]) {
         return skip("root, e2fsprogs and fio");
     }
@@ -142,7 +142,7 @@ fn exports_are_the_same_requests_and_fio_replays_them() {
 }
 
 #[test]
-fn damaged_traces_and_wrong_words_are_said_in_one_line() {
+fn replay_refuses_damaged_traces_and_bad_options() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let text = "fio version 3 iolog\n0 x add\n0 x open\n5 x write 0 4096\n9 x trim 0 4096\n12 x write 1073741824 4096\n";
@@ -189,7 +189,7 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
 }
 
 #[test]
-fn replay_over_empty_centuries_ends() {
+fn replay_of_trace_with_century_gap_ends() {
     let scratch = tempfile::tempdir().unwrap();
     let trace = scratch.path().join("trace.csv");
     std::fs::write(&trace, "0,trimtab,0,Write,0,4096,100\n31557600000000000,trimtab,0,Read,0,4096,100\n").unwrap();

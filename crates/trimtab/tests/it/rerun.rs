@@ -50,7 +50,7 @@ const SIMULATE: [&str; 10] =
     ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--until-written", "1x", "--trim", "batched:every=1h"];
 
 #[test]
-fn a_simulation_comes_out_again_to_the_byte() {
+fn rerun_of_simulation_is_identical_to_the_byte() {
     let scratch = Scratch::new();
     let two = [&SIMULATE[..], &["--drive", "ocz-vertex-le-200gb", "--seed", "7"]].concat();
     scratch.made(&two);
@@ -77,7 +77,7 @@ fn a_simulation_comes_out_again_to_the_byte() {
 
 /// Every command that makes modelled runs, except those covered by other tests.
 #[test]
-fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
+fn rerun_repeats_crystal_age_and_replay_runs() {
     let scratch = Scratch::new();
     let drive = "drive:ocz-vertex-le-100gb";
     let crystal = ["bench", "crystal", "--size", "16MiB", "--passes", "1", "--bytes", "1MiB", "--interval", "0s", drive];
@@ -132,7 +132,7 @@ fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
 }
 
 #[test]
-fn a_file_that_is_gone_is_not_needed() {
+fn rerun_does_not_need_the_drive_file() {
     let scratch = Scratch::new();
     let file = scratch.0.path().join("mine.toml");
     let toml = trimtab().args(["drive", "show", "ocz-vertex-le-100gb", "--toml"]).output().unwrap().stdout;
@@ -147,7 +147,7 @@ fn a_file_that_is_gone_is_not_needed() {
 }
 
 #[test]
-fn each_run_of_a_study_comes_out_again() {
+fn rerun_repeats_runs_of_a_study() {
     let scratch = Scratch::new();
     let report = scratch.0.path().join("s.html");
     let study = ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--report"];
@@ -173,7 +173,7 @@ fn each_run_of_a_study_comes_out_again() {
 /// Runs of the older filesystem model, where one workload runs twice under one policy, and
 /// runs of the sensitivity analysis.
 #[test]
-fn what_a_study_makes_beside_its_policies_comes_out_again() {
+fn rerun_repeats_older_kernel_runs_of_a_study() {
     let scratch = Scratch::new();
     let report = scratch.0.path().join("s.html");
     let study =
@@ -221,7 +221,7 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
 
 /// Runs can be imported, so the command stored in a run is untrusted.
 #[test]
-fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
+fn rerun_of_imported_command_changes_nothing() {
     let scratch = Scratch::new();
     scratch.made(&SIMULATE);
     let mut run = scratch.json(&["results", "show", "last"]);
@@ -270,7 +270,7 @@ fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
 }
 
 #[test]
-fn what_cannot_be_made_again_says_why() {
+fn rerun_of_unrepeatable_run_gives_the_reason() {
     let scratch = Scratch::new();
     scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:"]);
     let measured = contains("was measured, and a measurement is never the same again").and(contains("trimtab bench tree --files 20"));
@@ -326,7 +326,7 @@ fn rerun_reads_no_file_that_only_the_run_names() {
 }
 
 #[test]
-fn labels_tell_runs_apart() {
+fn results_list_shows_and_filters_labels() {
     let scratch = Scratch::new();
     scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:", "--label", "kernel 6.18"]);
     scratch.made(&["bench", "tree", "--files", "20", "--tries", "2", "null:", "--label", "kernel 6.19"]);
@@ -344,7 +344,7 @@ fn labels_tell_runs_apart() {
 }
 
 #[test]
-fn figures_in_csv_carry_it_too() {
+fn csv_export_keeps_the_specification() {
     let scratch = Scratch::new();
     scratch.made(&SIMULATE);
     let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
@@ -356,7 +356,7 @@ fn figures_in_csv_carry_it_too() {
 }
 
 #[test]
-fn a_measured_run_holds_its_command() {
+fn measured_run_stores_its_command() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
     let scratch = Scratch::new();
     let path: &Path = &mount.path();
@@ -367,7 +367,7 @@ fn a_measured_run_holds_its_command() {
 }
 
 #[test]
-fn interrupted_it_leaves_nothing() {
+fn rerun_interrupt_leaves_nothing() {
     let scratch = Scratch::new();
     scratch.made(&["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "20x"]);
     let temporary = scratch.0.path().join("tmp");

@@ -63,7 +63,7 @@ fn document(first: u64, n: u64) -> String {
 }
 
 #[test]
-fn a_published_sum_is_compared_per_system() {
+fn compare_divides_published_sum_by_systems() {
     let scratch = Scratch::new();
     let add = |args: &[&str]| {
         let added = scratch.results(&[&["add", "--workload", "specsfs2008"], args].concat()).assert().success();
@@ -85,7 +85,7 @@ fn a_published_sum_is_compared_per_system() {
 }
 
 #[test]
-fn repeats_give_a_verdict_within_a_run_and_over_several() {
+fn compare_uses_repeats_of_one_or_several_runs() {
     let scratch = Scratch::new();
     scratch.add("slow", "40.2,40.9,40.4");
     scratch.add("fast", "0.65,0.64,0.66");
@@ -108,7 +108,7 @@ fn repeats_give_a_verdict_within_a_run_and_over_several() {
 }
 
 #[test]
-fn what_is_exported_comes_back_elsewhere() {
+fn export_round_trips_into_another_store() {
     let here = Scratch::new();
     trimtab().args(["--store"]).arg(here.file("r.db")).args(["bench", "tree", "--files", "20", "--tries", "3", "null:"]).assert().success();
     let id = here.json(&["show"])["id"].as_str().unwrap().to_owned();
@@ -131,7 +131,7 @@ fn what_is_exported_comes_back_elsewhere() {
 }
 
 #[test]
-fn nothing_is_written_over_unless_told() {
+fn output_overwrites_a_file_only_with_force() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
     let out = scratch.write("out", "precious");
@@ -171,7 +171,7 @@ fn cells(text: &[u8]) -> Vec<std::collections::BTreeMap<String, String>> {
 }
 
 #[test]
-fn scripts_get_plain_numbers_and_pages_get_tables() {
+fn results_as_tsv_and_markdown_keep_their_columns() {
     let scratch = Scratch::new();
     scratch.add("a|b <i>", "1.5,2.5");
     scratch.add("tab\there", "0.0000125");
@@ -214,7 +214,7 @@ fn scripts_get_plain_numbers_and_pages_get_tables() {
 }
 
 #[test]
-fn series_are_a_row_for_each_point() {
+fn export_series_has_a_row_per_point() {
     let scratch = Scratch::new();
     let file = scratch.write("two.json", &document(0, 2));
     scratch.results(&["import"]).arg(file).assert().success();
@@ -235,7 +235,7 @@ fn series_are_a_row_for_each_point() {
 }
 
 #[test]
-fn a_comparison_fails_where_something_is_worse_than_allowed() {
+fn compare_fail_above_exits_with_5_if_worse() {
     let scratch = Scratch::new();
     scratch.add("base", "10.0,10.1,9.9");
     scratch.add("slower", "11.0,11.1,10.9");
@@ -304,7 +304,7 @@ fn compare_warns_of_unlike_settings_before_its_ratios() {
 }
 
 #[test]
-fn compare_of_two_repeats_tells_a_large_difference() {
+fn compare_of_two_repeats_finds_a_large_difference() {
     let scratch = Scratch::new();
     for rate in ["5130,5118", "550,561"] {
         scratch.results(&["add", "--name", "x", "--workload", "crystal", "--metric", &format!("read={rate} MB/s")]).assert().success();
@@ -316,7 +316,7 @@ fn compare_of_two_repeats_tells_a_large_difference() {
 }
 
 #[test]
-fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
+fn rerun_of_study_id_explains_how_to_list_its_runs() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
     let mut export = scratch.json(&["export"]);
@@ -334,7 +334,7 @@ fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
 }
 
 #[test]
-fn a_wrong_import_says_where_and_leaves_nothing_behind() {
+fn failed_import_names_the_place_and_adds_nothing() {
     let scratch = Scratch::new();
     scratch.add("one", "1,2,3");
     let good = scratch.write("good.json", &document(0, 3));
@@ -363,7 +363,7 @@ fn a_wrong_import_says_where_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn lists_and_references() {
+fn results_list_show_and_delete_find_runs() {
     let scratch = Scratch::new();
     scratch.results(&["list"]).assert().code(1).stderr(contains("does not exist"));
     let id = scratch.add("Intel \u{1b}[31m320", "19");
@@ -388,7 +388,7 @@ fn lists_and_references() {
 }
 
 #[test]
-fn a_store_that_cannot_be_used_is_noticed_before_anything_runs() {
+fn unusable_store_is_refused_before_bench_and_study() {
     let scratch = Scratch::new();
     for (store, why) in [
         (scratch.file("no/such/dir/r.db"), "No such file or directory"),
@@ -460,7 +460,7 @@ fn check_after_kill(path: &Path, batch: u64, finished: u64) {
 }
 
 #[test]
-fn two_processes_may_write_at_once() {
+fn store_accepts_concurrent_writers() {
     let scratch = Scratch::new();
     std::thread::scope(|scope| {
         for writer in 0..3 {

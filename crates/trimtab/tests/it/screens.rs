@@ -113,7 +113,7 @@ static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::n
 });
 
 #[test]
-fn lists_of_results_and_comparisons() {
+fn results_screens_match_snapshots() {
     let (_dir, store) = entered();
     check_all(&["results", "list", "--as", "text"], &store);
     check_all(&["results", "show", "last"], &store);
@@ -128,7 +128,7 @@ fn lists_of_results_and_comparisons() {
 }
 
 #[test]
-fn drives() {
+fn drive_screens_match_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
     check_all(&["drive", "list"], &store);
@@ -141,7 +141,7 @@ fn drives() {
 }
 
 #[test]
-fn a_diagnosis() {
+fn doctor_screens_match_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
     for fixture in ["lvm", "md-raid5", "luks-without-discards", "nvme", "thin-pool"] {
@@ -158,7 +158,7 @@ fn a_diagnosis() {
 }
 
 #[test]
-fn simulations_and_studies() {
+fn simulate_and_study_screens_fit_their_width() {
     let (_, store) = &*MODELLED;
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "1x"];
     let text = screen(&simulate, store, Some(60));

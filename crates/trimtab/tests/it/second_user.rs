@@ -1,7 +1,7 @@
 //! Attacks by hostile files, by hostile names, and by a second user of the machine. No data
 //! of another user is written, removed, detached or disclosed.
 
-use crate::attached::{Attached, have, ok};
+use crate::attached_drive::{Attached, have, ok};
 use crate::support::skip::skip;
 use crate::support::{LoopDevice, at_home, copy_program, have_root, program, run, trimtab};
 use predicates::prelude::*;
@@ -61,7 +61,7 @@ fn specification(directory: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn apply_and_history_without_root_say_that_they_need_root() {
+fn apply_undo_and_history_without_root_advise_sudo() {
     if !have_root() {
         return skip("root");
     }
@@ -80,7 +80,7 @@ fn apply_and_history_without_root_say_that_they_need_root() {
 }
 
 #[test]
-fn a_name_in_a_file_is_never_a_path() {
+fn drive_name_and_id_are_never_paths() {
     let Some(victim) = LoopDevice::new(64) else { return skip("root") };
     let scratch = tempfile::tempdir().unwrap();
     let long = "x".repeat(4096);
@@ -117,7 +117,7 @@ fn a_name_in_a_file_is_never_a_path() {
 }
 
 #[test]
-fn a_planted_runtime_directory_is_not_used() {
+fn planted_runtime_directory_is_not_used() {
     if !have_root() {
         return skip("root");
     }
@@ -169,7 +169,7 @@ fn a_planted_runtime_directory_is_not_used() {
 }
 
 #[test]
-fn a_foreign_loop_device_is_not_detached() {
+fn detach_keeps_loop_device_of_another_file() {
     if !have_root() || !have(&["losetup"]) {
         return skip("root and losetup");
     }
@@ -194,7 +194,7 @@ fn a_foreign_loop_device_is_not_detached() {
 }
 
 #[test]
-fn mount_in_other_namespace_blocks_and_arms_nothing() {
+fn detach_is_refused_while_mounted_in_another_namespace() {
     let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
@@ -228,7 +228,7 @@ fn attacker(script: &str, arguments: &[&Path]) -> Ends {
 }
 
 #[test]
-fn links_that_appear_during_a_postmark_run_are_not_followed() {
+fn postmark_does_not_follow_links_made_during_the_run() {
     if !have_root() {
         return skip("root");
     }
@@ -259,7 +259,7 @@ fn links_that_appear_during_a_postmark_run_are_not_followed() {
 }
 
 #[test]
-fn directories_swapped_during_postmark_lead_nowhere() {
+fn postmark_does_not_follow_swapped_directories() {
     if !have_root() {
         return skip("root");
     }
@@ -285,7 +285,7 @@ fn directories_swapped_during_postmark_lead_nowhere() {
 }
 
 #[test]
-fn directory_renamed_during_learn_leads_nowhere() {
+fn drive_learn_does_not_follow_swapped_directory() {
     let Some(mount) = crate::support::LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     for round in 0..3 {
         let victim = directory_of(0, 0o755);
@@ -309,7 +309,7 @@ fn directory_renamed_during_learn_leads_nowhere() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_workspace_is_not_removed() {
+fn directory_that_replaced_a_workspace_is_not_removed() {
     if !have_root() {
         return skip("root");
     }
@@ -363,7 +363,7 @@ const WRITES: [&str; 15] = [
 ];
 
 #[test]
-fn a_file_that_is_swapped_for_a_link_is_not_what_is_destroyed() {
+fn destroy_does_not_follow_a_link_swapped_in() {
     if !have_root() {
         return skip("root");
     }
@@ -447,7 +447,7 @@ fn device_in_use_is_not_destroyed() {
 }
 
 #[test]
-fn a_file_that_is_mounted_anywhere_is_not_taken() {
+fn attach_and_bench_refuse_image_mounted_elsewhere() {
     let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
@@ -512,7 +512,7 @@ fn capabilities(pid: u64) -> Vec<(u64, u64, String)> {
 }
 
 #[test]
-fn a_server_has_only_the_rights_that_it_needs() {
+fn drive_server_keeps_needed_capabilities_only() {
     if !have_root() {
         return skip("root");
     }
@@ -532,7 +532,7 @@ fn a_server_has_only_the_rights_that_it_needs() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_socket_stays() {
+fn detach_keeps_file_that_replaced_the_socket() {
     let scratch = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("nbd");
     let drive =
@@ -545,7 +545,7 @@ fn what_takes_the_place_of_a_socket_stays() {
 
 /// The user who placed the file there could read all data that root writes to the drive.
 #[test]
-fn a_file_that_another_user_put_there_is_no_drives_data() {
+fn attach_refuses_data_file_of_another_user() {
     if !have_root() {
         return skip("root: two users");
     }
@@ -572,7 +572,7 @@ fn a_file_that_another_user_put_there_is_no_drives_data() {
 }
 
 #[test]
-fn no_output_overwrites_a_device() {
+fn output_option_never_overwrites_a_device() {
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let (node, kept) = (device.node(), tempfile::tempdir().unwrap());
     let store = kept.path().join("r.db").display().to_string();
@@ -589,7 +589,7 @@ fn no_output_overwrites_a_device() {
 }
 
 #[test]
-fn nobody_else_can_hold_what_a_killed_command_left() {
+fn limit_of_killed_command_is_restored_despite_locks() {
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let limit = Path::new("/sys/block").join(Path::new(&device.node()).file_name().unwrap()).join("queue/discard_max_bytes");
     let read = || fs::read_to_string(&limit).unwrap().trim().to_owned();
@@ -627,7 +627,7 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
 }
 
 #[test]
-fn undo_of_records_that_others_can_write_is_refused() {
+fn doctor_undo_refuses_records_writable_by_others() {
     if !have_root() {
         return skip("root");
     }
@@ -655,7 +655,7 @@ fn undo_of_records_that_others_can_write_is_refused() {
 /// Neither the drive's control socket nor the daemon's lock leaks: a process that holds the
 /// lock prevents every daemon from starting.
 #[test]
-fn other_user_opens_nothing_of_the_runtime_directory() {
+fn runtime_directory_is_closed_to_other_users() {
     if !have_root() || !have(&["python3"]) {
         return skip("root and python3");
     }
@@ -689,7 +689,7 @@ fn other_user_opens_nothing_of_the_runtime_directory() {
 /// Regression: the store was refused there, but only after the program had created
 /// directories that their owner could not access.
 #[test]
-fn in_the_home_of_another_user_root_makes_nothing() {
+fn root_creates_nothing_in_home_of_another_user() {
     if !have_root() {
         return skip("root");
     }
@@ -709,7 +709,7 @@ fn in_the_home_of_another_user_root_makes_nothing() {
 }
 
 #[test]
-fn report_onto_a_foreign_link_is_refused_before_the_work() {
+fn report_onto_foreign_link_is_refused_before_the_run() {
     if !have_root() {
         return skip("root");
     }

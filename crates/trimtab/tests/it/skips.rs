@@ -5,7 +5,7 @@ use crate::support::skip::{Missing, fails, skip};
 use std::process::Command;
 
 #[test]
-fn a_skip_fails_in_ci_and_where_root_asked_for_all_tests() {
+fn skip_fails_in_ci_and_for_root_with_full_tests() {
     for (ci, full, root, fail) in [
         (false, false, false, false),
         (false, false, true, false),
@@ -20,26 +20,26 @@ fn a_skip_fails_in_ci_and_where_root_asked_for_all_tests() {
 }
 
 /// Not a test: the child process of
-/// [`the_environment_decides_and_every_skip_is_written_down`].
+/// [`skip_is_recorded_and_fails_for_root_with_full_tests`].
 #[test]
 #[ignore = "started by another test"]
-fn something_that_is_skipped() {
+fn child_that_skips() {
     skip("what no machine has");
 }
 
 #[test]
-fn the_environment_decides_and_every_skip_is_written_down() {
+fn skip_is_recorded_and_fails_for_root_with_full_tests() {
     let scratch = tempfile::tempdir().unwrap();
     let list = scratch.path().join("skipped");
     let run = |tests: Option<&str>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "skips::something_that_is_skipped", "--ignored"]).env("TRIMTAB_SKIPS", &list);
+        command.args(["--exact", "skips::child_that_skips", "--ignored"]).env("TRIMTAB_SKIPS", &list);
         command.env_remove("CI").env_remove("TRIMTAB_TESTS").envs(tests.map(|tests| ("TRIMTAB_TESTS", tests)));
         command.output().unwrap().status.success()
     };
     assert!(run(None), "it passes");
     let said = std::fs::read_to_string(&list).unwrap();
-    assert!(said.starts_with("skips::something_that_is_skipped (") && said.ends_with("): needs what no machine has\n"), "{said}");
+    assert!(said.starts_with("skips::child_that_skips (") && said.ends_with("): needs what no machine has\n"), "{said}");
     assert_eq!(said.lines().count(), 1);
     assert_eq!(run(Some("full")), !have_root(), "a failure for root only");
 }
@@ -47,7 +47,7 @@ fn the_environment_decides_and_every_skip_is_written_down() {
 /// A test that starts the program in any other way would write into the store of the user who
 /// runs the tests.
 #[test]
-fn the_program_is_started_with_a_store_of_its_own() {
+fn tests_start_the_program_with_their_own_store() {
     let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
     for file in std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();

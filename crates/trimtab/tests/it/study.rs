@@ -113,7 +113,7 @@ impl Studies {
 }
 
 #[test]
-fn interrupted_study_resumes_and_states_what_and_when() {
+fn study_resume_states_reused_runs_and_their_time() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let (studies, path) = (Studies::new(), mount.path());
     let before = studies.listed().len();
@@ -177,7 +177,7 @@ fn study_reuses_only_runs_of_same_mount_fill_and_options() {
 }
 
 #[test]
-fn filesystem_without_trim_is_measured_as_is() {
+fn study_without_fitrim_measures_as_mounted_only() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let expected = contains("Only 'as-mounted (nodiscard)' could be tried")
         .and(contains("no FITRIM"))
@@ -198,21 +198,21 @@ fn filesystem_without_trim_is_measured_as_is() {
 /// Regression: without discard the study left out 'none', then reported that none of zero
 /// policies could be tried.
 #[test]
-fn none_on_a_mount_without_discard_is_as_mounted() {
+fn study_of_none_on_nodiscard_mount_is_as_mounted() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let (ids, _, said) = Studies::new().study(&["--policies", "none,as-mounted"], &mount.path());
     assert!(!ids.is_empty() && said.contains("'none' is 'as-mounted' here"), "{said}");
 }
 
 #[test]
-fn without_consent_nothing_is_remounted_and_the_result_says_so() {
+fn study_without_yes_does_not_remount() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let study = ["study", "--quick", "--reserve", "0", "--policies", "as-mounted,online"];
     trimtab().args(study).arg(mount.path()).assert().success().stdout(contains("remounting needs your consent (--yes)"));
 }
 
 #[test]
-fn study_of_a_wrong_target_is_refused_in_one_line() {
+fn study_of_wrong_target_is_refused_in_one_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     trimtab().arg("study").arg(file.path()).assert().code(1).stderr(contains("needs a directory"));
     trimtab().args(["study", "/no/such/place"]).assert().code(1).stderr(contains("there is no"));

@@ -39,7 +39,7 @@ fn remounted_by(mut command: Command, path: &Path, runtime: &Path) -> Child {
 }
 
 #[test]
-fn an_interrupt_puts_the_mount_option_back() {
+fn interrupted_study_restores_mount_option() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = options(&mount.path());
     let runtime = tempfile::tempdir().unwrap();
@@ -401,7 +401,7 @@ fn concurrent_studies_of_one_filesystem_leave_one() {
 }
 
 #[test]
-fn a_full_filesystem_is_called_full_and_what_to_do_is_said() {
+fn doctor_and_study_report_a_full_filesystem() {
     let Some(mount) = LoopMount::new("ext4", 128, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let (path, full) = (mount.path(), format!("full: {}: ", mount.path().display()));
     trimtab().arg("doctor").arg(&path).assert().stdout(contains(full.as_str()).not());

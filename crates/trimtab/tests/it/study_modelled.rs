@@ -118,7 +118,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
 }
 
 #[test]
-fn without_a_target_three_drives_stand_beside_each_other() {
+fn study_without_target_compares_three_drives() {
     let dir = tempfile::tempdir().unwrap();
     let (store, report) = (dir.path().join("s.db"), dir.path().join("r.html"));
     let study = |more: &[&str]| {
@@ -185,7 +185,7 @@ fn without_a_target_three_drives_stand_beside_each_other() {
 }
 
 #[test]
-fn progress_for_logs_is_lines() {
+fn study_plain_progress_is_lines() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = trimtab();
     command.args(["study", "drive:sata-tlc-500gb", "--full", "--policies", "none", "--questions", "ageing", "--plain", "--report"]);
@@ -197,7 +197,7 @@ fn progress_for_logs_is_lines() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
+fn study_with_unwritable_report_keeps_its_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (store, place) = (dir.path().join("kept.db"), dir.path().join("place"));
     std::fs::create_dir(&place).unwrap();
@@ -223,7 +223,7 @@ fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
 }
 
 #[test]
-fn a_drive_that_the_filesystem_does_not_fit_on_is_said() {
+fn study_of_too_small_drive_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tiny.toml");
     std::fs::write(&file, "name = \"tiny\"\ndescription = \"t\"\ncapacity_bytes = 1048576\n[disk]\n").unwrap();
@@ -242,7 +242,7 @@ fn unknown_drive_and_unknown_policy_have_own_status() {
 /// Regression: with `--fill 30` the first screen described drives as 60 % full, and the
 /// terminal output contained captions of pictures that it does not show.
 #[test]
-fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
+fn study_fill_option_appears_on_first_screen() {
     let dir = tempfile::tempdir().unwrap();
     let study = |more: &[&str]| {
         let mut command = trimtab();
@@ -275,7 +275,7 @@ fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
 }
 
 #[test]
-fn months_are_modelled_at_the_capacity_that_was_asked_for() {
+fn study_aged_size_sets_modelled_capacity() {
     let dir = tempfile::tempdir().unwrap();
     let aged = |size: &str| {
         let questions =

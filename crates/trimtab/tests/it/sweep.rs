@@ -42,7 +42,7 @@ fn results(directory: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_division_gives_the_same_bytes() {
+fn sweep_results_are_identical_for_any_sharding() {
     let (scratch, plan) = place(&format!("keep = [\"series:waf\", \"histograms\"]\n{BASE}{AXES}"));
     let plan = plan.to_str().unwrap();
     let whole = at(&scratch, "whole");
@@ -93,7 +93,7 @@ fn every_division_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_a_plan_does_not_keep_cannot_be_exported() {
+fn sweep_export_needs_tables_kept_by_the_plan() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\npolicy = [\"none\", \"online\"]\n"));
     let out = at(&scratch, "out");
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
@@ -107,7 +107,7 @@ fn what_a_plan_does_not_keep_cannot_be_exported() {
 
 /// A cell has the same figures as a simulation of its own.
 #[test]
-fn a_cell_is_what_a_simulation_of_its_own_says() {
+fn sweep_cell_matches_drive_simulate() {
     let (scratch, plan) = place(
         "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\nworkload.drive_writes = 0.02\n[axes]\nworkload.name = [\"random\", \"zipf:1.1\"]\n",
     );
@@ -145,7 +145,7 @@ fn a_cell_is_what_a_simulation_of_its_own_says() {
 }
 
 #[test]
-fn what_was_finished_before_a_kill_is_found_again() {
+fn killed_sweep_run_reuses_finished_cells() {
     let plan = format!("{}{}", BASE.replace("0.5", "3"), AXES.replace("steps = 3", "steps = 11"));
     let (scratch, plan) = place(&plan);
     let plan = plan.to_str().unwrap();
@@ -172,7 +172,7 @@ fn what_was_finished_before_a_kill_is_found_again() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_is_finished_and_says_so() {
+fn sweep_interrupt_keeps_and_reports_finished_cells() {
     let plan = format!("{}{}", BASE.replace("0.5", "3"), AXES.replace("steps = 3", "steps = 11"));
     let (scratch, plan) = place(&plan);
     let out = at(&scratch, "out");
@@ -201,7 +201,7 @@ fn finished(directory: &str) -> usize {
 }
 
 #[test]
-fn a_cell_that_fails_stays_with_its_reason_and_others_go_on() {
+fn failed_sweep_cell_has_reason_and_other_cells_run() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\ndrive.flash.geometry.superblock_dies = [16, 3, 4]\n"));
     let out = at(&scratch, "out");
     let said = sweep(&["run", plan.to_str().unwrap(), "--output", &out]).code(1);
@@ -230,7 +230,7 @@ fn sweep_plan_counts_cells_that_run_refuses() {
 
 /// More values with the same cells: finished cells are not run again.
 #[test]
-fn a_plan_that_grows_keeps_what_is_finished() {
+fn extended_sweep_plan_reuses_finished_cells() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\nworkload.queue_depth = [1, 8]\n"));
     let out = at(&scratch, "out");
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
@@ -245,7 +245,7 @@ fn a_plan_that_grows_keeps_what_is_finished() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_runs() {
+fn sweep_plan_error_is_one_line_before_the_run() {
     for (plan, expected) in [
         (String::new(), "a plan without axes"),
         (
@@ -274,7 +274,7 @@ fn what_is_wrong_is_said_before_anything_runs() {
 }
 
 #[test]
-fn a_plan_says_what_it_will_take() {
+fn sweep_plan_estimates_time_and_memory() {
     let (_scratch, plan) = place(&format!("{BASE}{AXES}"));
     let said = sweep(&["plan", plan.to_str().unwrap(), "--json"]).success();
     let said: serde_json::Value = serde_json::from_slice(&said.get_output().stdout).unwrap();
@@ -290,7 +290,7 @@ fn a_plan_says_what_it_will_take() {
 }
 
 #[test]
-fn unlike_shards_are_not_put_together() {
+fn sweep_merge_refuses_missing_or_unlike_shards() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\nworkload.queue_depth = [1, 8]\n"));
     let plan = plan.to_str().unwrap();
     let (a, b, all) = (at(&scratch, "a"), at(&scratch, "b"), at(&scratch, "all"));
@@ -320,7 +320,7 @@ fn unlike_shards_are_not_put_together() {
 }
 
 #[test]
-fn a_full_disk_costs_what_was_not_finished() {
+fn sweep_run_on_full_disk_keeps_finished_cells() {
     let Some(full) = LoopMount::tmpfs(1) else { return skip("no tmpfs can be mounted") };
     let (scratch, plan) = place(&format!("{BASE}{AXES}"));
     let plan = plan.to_str().unwrap();

@@ -1,6 +1,6 @@
 //! Rules that the sources follow.
 
-mod circles;
+mod cycles;
 mod documents;
 mod names;
 mod words;
@@ -175,12 +175,12 @@ fn only_in(rooms: &[&str], allowed: &[(&str, &str)], instead: &str, is_wrong: im
 }
 
 #[test]
-fn files_are_made_changed_and_removed_in_one_way() {
+fn sources_change_files_only_through_beneath() {
     only_in(&[], ALLOWED, "use sys::beneath", |line| OTHER_WAYS.iter().any(|way| mentions(line, way)));
 }
 
 #[test]
-fn files_that_users_name_are_read_in_one_way() {
+fn sources_read_user_files_only_through_named() {
     only_in(&[], READS_ALLOWED, "use sys::beneath::named", |line| {
         OTHER_READS.iter().any(|way| mentions(line, way)) && !line.contains("\"/proc/") && !line.contains("\"/sys/")
     });
@@ -201,7 +201,7 @@ const KERNEL_ALLOWED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_machine_is_read_in_one_room() {
+fn only_host_and_doctor_read_the_machine() {
     // The doctor names the paths that it inspects, and reads them through host::root.
     only_in(
         &["linux/host.rs", "linux/host/", "linux/doctor.rs", "linux/doctor/"],
@@ -229,7 +229,7 @@ fn only_output_prints() {
 }
 
 #[test]
-fn commands_alone_know_the_command_line() {
+fn only_cmd_uses_clap() {
     only_in(&["trimtab/main.rs", "trimtab/cmd.rs", "trimtab/cmd/"], &[], "take plain values", |line| {
         mentions(line, "clap::") || line.trim_start().starts_with("#[arg(") || line.trim_start().starts_with("#[command(")
     });
@@ -261,7 +261,7 @@ fn sources_of(directory: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn names_of_metrics_stand_in_one_place() {
+fn metric_names_are_constants_of_run_metrics() {
     let everything = all_sources();
     let (_, list) = everything.iter().find(|(name, _)| name == "sim/run/metrics.rs").unwrap();
     let names: Vec<&str> =
@@ -325,7 +325,7 @@ fn architecture_paths_exist() {
 
 /// Regression: a tool downloaded next to the sources was committed with them.
 #[test]
-fn nothing_large_and_nothing_built_stands_among_the_sources() {
+fn sources_contain_no_large_or_built_files() {
     const BYTES_MAX: u64 = 2 << 20;
     fn look(directory: &Path, wrong: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap().flatten() {

@@ -38,7 +38,7 @@ fn refused(text: impl AsRef<[u8]>, options: &[&str], code: i32, expected: &str) 
 }
 
 #[test]
-fn published_formats_are_recognised() {
+fn trace_formats_are_recognised() {
     for (text, expected) in [
         (
             "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,hm,1,Read,383496192,32768,413\n",
@@ -67,7 +67,7 @@ fn published_formats_are_recognised() {
 }
 
 #[test]
-fn numbers_alone_are_read_only_as_the_user_says() {
+fn trace_of_bare_numbers_needs_format_option() {
     let mqsim = "4851300 1 524288 16 0\n4864300 1 524304 16 0\n4871300 1 524320 16 1\n";
     refused(mqsim, &[], 2, "--format mqsim (MQSim: nanoseconds");
     refused(mqsim, &["--format", "columns"], 1, "line 1: 16 bytes at byte 2147483648 are not whole sectors");
@@ -113,7 +113,7 @@ fn cut_last_line_is_a_warning() {
 
 /// Generates a log with fio, and reads it with fio and with the program.
 #[test]
-fn iologs_take_as_long_as_fio_takes() {
+fn iolog_requests_and_duration_match_fio() {
     if !have_tool("fio") {
         return skip("fio");
     }
@@ -144,7 +144,7 @@ fn exported_iologs_name_no_file_of_the_trace() {
 }
 
 #[test]
-fn what_is_not_replayed_as_it_stands_is_said() {
+fn trace_skipped_and_reordered_lines_are_reported() {
     let text = "20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n30000,hm,1,Write,0,0,1\n40000,hm,1,Write,0,512,1\n";
     let summary = summary(text, &[]);
     assert_eq!((&summary["took_ns"], &summary["write"]["count"]), (&3_000_000.into(), &3.into()));

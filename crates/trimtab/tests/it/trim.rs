@@ -1,6 +1,6 @@
 //! FITRIM and the discard option on real filesystems.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{LoopMount, at_home, have_root, process, program, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -20,7 +20,7 @@ use trimtab_sim::target::FileTarget as _;
 use trimtab_sim::target::TrimTarget as _;
 
 #[test]
-fn what_was_freed_is_discarded_and_the_device_counts_it() {
+fn trim_discards_freed_space_as_the_device_counts() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let dir = rustix::fs::open(mount.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
@@ -62,7 +62,7 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
 }
 
 #[test]
-fn discard_option_is_set_and_restored_alone() {
+fn discard_option_change_keeps_other_mount_options() {
     for (fs_type, changes) in [("ext4", true), ("btrfs", true), ("xfs", false)] {
         let Some(mount) = LoopMount::new(fs_type, 512, "noatime,nodev,nodiscard") else { return skip("root, loop devices and mkfs") };
         let options = || {
@@ -86,7 +86,7 @@ fn discard_option_is_set_and_restored_alone() {
 }
 
 #[test]
-fn the_option_is_put_back_after_a_panic() {
+fn discard_option_is_restored_after_a_panic() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = mount_of(&mount.path()).unwrap();
     let panicked = std::panic::catch_unwind(|| {
@@ -190,7 +190,7 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
 }
 
 #[test]
-fn trim_all_visits_what_fstrim_of_fstab_visits() {
+fn trim_all_visits_match_fstrim_fstab() {
     let _guard = crate::support::makes_namespaces();
     let mounts: Option<Vec<LoopMount>> = (0..3).map(|_| LoopMount::new("ext4", 16, "nodiscard")).collect();
     let Some(mounts) = mounts else { return skip("root, loop devices and mkfs") };
@@ -231,7 +231,7 @@ fn trim_all_visits_what_fstrim_of_fstab_visits() {
 }
 
 #[test]
-fn trim_of_an_fstab_without_filesystems_says_so() {
+fn trim_all_with_empty_fstab_reports_it() {
     let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
         return skip("root, util-linux and /etc/fstab");

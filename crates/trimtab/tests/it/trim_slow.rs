@@ -1,6 +1,6 @@
 //! `trimtab trim` on drives with slow TRIM: its report equals the final kernel counters.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip, trimtab};
 use serde_json::Value;
 use std::path::Path;

@@ -26,7 +26,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 #[test]
-fn freed_blocks_are_proved_to_be_zero() {
+fn verify_of_freed_blocks_is_zeroed() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let proof = verify(&mount.path(), &[], 0);
@@ -37,7 +37,7 @@ fn freed_blocks_are_proved_to_be_zero() {
 }
 
 #[test]
-fn the_discard_option_is_proved_by_itself() {
+fn verify_as_mounted_tests_the_discard_option() {
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let proof = verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 4);
     assert_eq!(proof["verdict"], "not-sent", "{proof}");
@@ -49,7 +49,7 @@ fn the_discard_option_is_proved_by_itself() {
 }
 
 #[test]
-fn discards_that_are_sent_later_are_not_called_lost() {
+fn verify_of_async_discard_is_not_yet() {
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
     let proof = verify(&mount.path(), &["--as-mounted", "--wait", "1s"], 4);
     assert_eq!(proof["verdict"], "not-yet", "{proof}");
@@ -96,7 +96,7 @@ impl Drop for Liar {
 }
 
 #[test]
-fn drives_that_lie_are_told_apart() {
+fn verify_distinguishes_trim_faults() {
     let cases = [
         ("trim:ignore", "still-there", 4),
         ("trim:stale", "still-there", 4),
@@ -117,7 +117,7 @@ fn drives_that_lie_are_told_apart() {
 }
 
 #[test]
-fn bad_input_is_said_in_one_line() {
+fn verify_bad_input_is_one_line() {
     let one_line = || predicate::str::contains("\n").count(1);
     trimtab().args(["verify", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
     trimtab().args(["verify", "/tmp", "--size", "1kB"]).assert().code(2).stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
@@ -125,7 +125,7 @@ fn bad_input_is_said_in_one_line() {
 }
 
 #[test]
-fn space_is_known_to_be_free_or_in_use() {
+fn all_free_distinguishes_free_and_used_extents() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let table = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap();
@@ -166,7 +166,7 @@ fn space_is_known_to_be_free_or_in_use() {
 /// Other processes write and delete all the time and reuse freed space at once. The device is
 /// honest, so any verdict but these two would blame it for their writes.
 #[test]
-fn what_others_do_is_never_held_against_the_drive() {
+fn verify_under_foreground_io_never_blames_the_drive() {
     let tries = std::env::var("TRIMTAB_SOAK_TRIES").ok().and_then(|n| n.parse::<u32>().ok()).unwrap_or(2);
     for fs_type in ["xfs", "ext4"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };

@@ -84,7 +84,7 @@ fn discard(device: &File, offset: u64, len: u64) -> std::io::Result<()> {
 }
 
 #[test]
-fn data_come_back_and_trims_are_accounted() {
+fn virtual_ssd_returns_data_and_accounts_for_trims() {
     if !have_root() {
         return skip("root");
     }

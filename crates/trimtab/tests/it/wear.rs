@@ -183,7 +183,7 @@ fn wear_shows_text_of_a_drive_as_text() {
 }
 
 #[test]
-fn wear_of_a_path_without_a_drive_says_so() {
+fn wear_of_path_without_a_drive_is_an_error() {
     let on_tmpfs = tempfile::tempdir_in("/dev/shm");
     let Ok(directory) = on_tmpfs else { return skip("/dev/shm") };
     trimtab().arg("wear").arg(directory.path()).assert().code(1).stdout("").stderr(contains("is on no drive of this machine"));

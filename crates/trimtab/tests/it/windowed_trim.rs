@@ -65,7 +65,7 @@ fn free(path: &Path) -> u64 {
 }
 
 #[test]
-fn xfs_is_trimmed_to_the_last_small_hole_where_fstrim_is_not() {
+fn trim_of_xfs_sends_every_small_hole() {
     let count = 2000;
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     holes(&mount.path(), count);
@@ -106,7 +106,7 @@ fn ext4_second_trim_sends_nothing() {
 /// report now names the bytes that the idle policy sends twice to measure a command's cost.
 /// Apart from them it sends exactly what an immediate trim sends, as the device counts.
 #[test]
-fn what_the_idle_policy_sends_twice_is_said() {
+fn idle_trim_reports_bytes_sent_twice() {
     let Some(mount) = LoopMount::new("ext4", 1100, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let idle = trim(&mount.path(), &["--policy", "idle:quiet=0s"]);
     // ext4 now marks all of it as trimmed until the next mount.
@@ -186,7 +186,7 @@ fn command_limit_ends_after_an_extent_without_loss() {
 /// group. A windowed pass with a smaller length would therefore count as complete after its
 /// first window.
 #[test]
-fn a_smaller_least_extent_trims_all_of_ext4_again() {
+fn smaller_min_extent_trims_all_of_ext4_again() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     holes(&mount.path(), 1500);
     let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--min-extent", "1MiB"])));
@@ -211,7 +211,7 @@ fn window_minlen_hides_nothing_from_next_fitrim() {
 }
 
 #[test]
-fn btrfs_is_trimmed_where_its_chunks_are_after_a_balance() {
+fn btrfs_windows_follow_chunks_after_a_balance() {
     let Some(mount) = LoopMount::new("btrfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     let size = rustix::fs::statvfs(&path).map(|s| s.f_blocks * s.f_frsize).unwrap();
@@ -285,7 +285,7 @@ fn interrupted_trim_is_not_resumed_on_a_copy() {
 }
 
 #[test]
-fn an_interrupted_trim_goes_on_where_it_left_off() {
+fn interrupted_trim_resumes_with_the_remaining_windows() {
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     holes(&path, 200);
@@ -319,7 +319,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
 }
 
 #[test]
-fn commands_are_limited_for_a_while_and_the_limit_is_put_back() {
+fn command_limit_is_lowered_and_restored() {
     let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let root = Root::live().unwrap();
     let stack = Place::of_path(&root, &mount.path()).unwrap().stack;
@@ -340,7 +340,7 @@ fn commands_are_limited_for_a_while_and_the_limit_is_put_back() {
 }
 
 #[test]
-fn a_dry_run_asks_nothing() {
+fn trim_dry_run_sends_nothing() {
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let sent = counted(&mount.path(), || {
         trimtab()
@@ -354,7 +354,7 @@ fn a_dry_run_asks_nothing() {
 }
 
 #[test]
-fn a_drive_that_is_being_trimmed_is_waited_for() {
+fn trim_and_verify_wait_for_the_drive_lock() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let run = tempfile::tempdir().unwrap();
     let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
@@ -392,7 +392,7 @@ fn a_drive_that_is_being_trimmed_is_waited_for() {
 }
 
 #[test]
-fn what_every_request_would_be_refused_for_is_said_before_any() {
+fn min_extent_above_a_group_is_refused_before_trim() {
     for (fs_type, mib, group) in [("ext4", 256, "8 MiB"), ("xfs", 512, "128 MiB")] {
         let Some(mount) = LoopMount::new(fs_type, mib, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let group = predicate::str::contains(format!("larger than an allocation group of {group}"));
@@ -408,7 +408,7 @@ fn what_every_request_would_be_refused_for_is_said_before_any() {
 }
 
 #[test]
-fn what_cannot_be_trimmed_is_said_in_one_line() {
+fn trim_bad_input_is_one_line() {
     let one_line = || predicate::str::contains("\n").count(1);
     trimtab().args(["trim", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
     trimtab().args(["trim", "/proc"]).assert().code(1).stderr(predicate::str::contains("not on a block device").and(one_line()));
@@ -441,7 +441,7 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
 /// Discards of the filesystem itself that are in flight when a trim begins are counted with
 /// it, without an error.
 #[test]
-fn discards_of_the_filesystem_itself_are_no_errors_of_the_trim() {
+fn online_discards_in_flight_are_no_trim_errors() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     let content = vec![0x5a; 8 << 20];
@@ -458,7 +458,7 @@ fn discards_of_the_filesystem_itself_are_no_errors_of_the_trim() {
 }
 
 #[test]
-fn a_dry_run_says_how_much_would_be_sent() {
+fn trim_dry_run_estimates_bytes_sent() {
     for fs_type in ["ext4", "xfs"] {
         for args in [&[][..], &["--min-extent", "64KiB"], &["--window", "100MiB+500MiB"]] {
             let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -484,7 +484,7 @@ fn a_dry_run_says_how_much_would_be_sent() {
 /// A filesystem treats deleted data as free only after a commit; a trim before the commit
 /// sends none of it.
 #[test]
-fn what_has_just_been_deleted_is_trimmed() {
+fn trim_syncs_and_sends_just_deleted_data() {
     let (files, size) = (40, 4 << 20);
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -528,7 +528,7 @@ fn what_has_just_been_deleted_is_trimmed() {
 /// fstrim is the reference: without a sync it sends none of the deleted data, and all of it
 /// afterwards.
 #[test]
-fn fstrim_leaves_what_has_just_been_deleted() {
+fn fstrim_skips_just_deleted_data_until_a_sync() {
     if !have_tool("fstrim") {
         return skip("fstrim");
     }
@@ -545,7 +545,7 @@ fn fstrim_leaves_what_has_just_been_deleted() {
 }
 
 #[test]
-fn a_file_is_refused_and_a_directory_stands_for_its_filesystem() {
+fn trim_refuses_a_file_and_accepts_a_directory() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     fs::write(path.join("file"), "x").unwrap();

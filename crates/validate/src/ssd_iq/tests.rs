@@ -23,7 +23,7 @@ fn uniform_run(unit: &str, experiment: &str, used: f64) -> Case {
 
 /// Runs that count as hits must stay hits, at one page: short enough for a debug build.
 #[test]
-fn open_hits_stay_hits() {
+fn ssd_iq_hits_stay_hits() {
     for (unit, experiment, used) in [("mp0", "op02", 50.0), ("mp0", "op02", 80.0), ("mp0", "op02", 100.0), ("i1", "init07", 100.0)] {
         let case = uniform_run(unit, experiment, used);
         for figure in figures_of(&case, 1) {
@@ -48,7 +48,7 @@ fn equal_seeds_predict_equal_outcomes() {
 
 /// The knee of one sweep whose drive saturates, and of one whose drive stalls long before.
 #[test]
-fn knees_of_open_sweeps_are_within_one_step() {
+fn ssd_iq_knees_are_within_one_step() {
     for (unit, steps) in [("wd", 5), ("mp0", 3)] {
         let measurements = Measurements::embedded().unwrap();
         let mut sweep = measurements.sweeps.iter().find(|sweep| sweep.unit == unit).unwrap().clone();

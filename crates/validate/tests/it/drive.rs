@@ -4,7 +4,7 @@ use crate::validate;
 use predicates::prelude::*;
 
 #[test]
-fn chosen_cases_agree_with_theory() {
+fn drive_cases_agree_with_theory() {
     let args = [
         "drive",
         "--policy",
@@ -31,7 +31,7 @@ fn chosen_cases_agree_with_theory() {
 }
 
 #[test]
-fn bytes_of_the_output_do_not_depend_on_threads() {
+fn drive_output_is_independent_of_threads() {
     let of = |threads: &str| {
         let args = ["drive", "--policy", "greedy,fifo", "--spare", "0.15", "--pages-per-block", "32", "--work", "quick", "--json"];
         validate().args(args).env("RAYON_NUM_THREADS", threads).assert().success().get_output().stdout.clone()
@@ -60,7 +60,7 @@ fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
 }
 
 #[test]
-fn options_without_a_formula_are_refused() {
+fn drive_options_without_a_formula_are_refused() {
     for (args, said) in [
         (["--policy", "lru"], "greedy, fifo, random or d:N"),
         (["--spare", "1.5"], "between 0.01 and 0.99"),

@@ -9,7 +9,7 @@ fn committed() -> String {
 
 /// The quick comparisons match docs/published.md line by line.
 #[test]
-fn a_quick_part_is_as_committed() {
+fn published_quick_rows_match_committed_page() {
     let (committed, dir) = (committed(), tempfile::tempdir().unwrap());
     for part in ["fstrim", "crucial-m4-128gb", "sustained"] {
         let file = dir.path().join("part.md");
@@ -27,7 +27,7 @@ fn a_quick_part_is_as_committed() {
 
 /// The score at the top equals the count of the rows below, recomputed independently.
 #[test]
-fn the_score_is_the_count_of_the_rows() {
+fn published_score_equals_count_of_rows() {
     let committed = committed();
     let tally = |what: &str| -> Vec<usize> {
         let line = committed.lines().find(|line| line.starts_with(&format!("| {what}"))).unwrap();
@@ -51,7 +51,7 @@ fn the_score_is_the_count_of_the_rows() {
 }
 
 #[test]
-fn what_was_not_published_is_refused_in_a_line() {
+fn published_refuses_unknown_names() {
     let output = validate().args(["published", "--only", "floppy"]).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -64,7 +64,7 @@ fn what_was_not_published_is_refused_in_a_line() {
 }
 
 #[test]
-fn every_figure_that_is_missed_says_why() {
+fn missed_figure_has_a_reason() {
     let committed = committed();
     let mut missed = 0;
     for section in committed.split("\n### ") {
@@ -80,7 +80,7 @@ fn every_figure_that_is_missed_says_why() {
 
 /// The terminal output is text, not Markdown, and fits the screen.
 #[test]
-fn the_screen_gets_text_that_fits() {
+fn published_text_fits_80_columns() {
     let output = validate().args(["published", "--only", "sustained"]).env("COLUMNS", "80").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("predicted on drives held out") && !text.contains("|---") && !text.contains("##"), "{text}");

@@ -5,7 +5,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn arguments_are_read_as_getopt_reads_them() {
+fn fstrim_arguments_parse_like_getopt() {
     let tables = |files: &[&str]| FstrimSubject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
     let call = |text: &str| match parse(&words(text), Release::V2_39) {
         FstrimParseResult::Call(call) => call,
@@ -46,7 +46,7 @@ fn arguments_are_read_as_getopt_reads_them() {
 }
 
 #[test]
-fn a_list_of_types_is_matched_as_libmount_matches_it() {
+fn type_list_matches_like_libmount() {
     for (fs_type, pattern, expected) in [
         ("ext4", "ext4,xfs", true),
         ("btrfs", "ext4,xfs", false),
@@ -62,7 +62,7 @@ fn a_list_of_types_is_matched_as_libmount_matches_it() {
 }
 
 #[test]
-fn the_release_is_read_from_program_and_unit() {
+fn release_is_read_from_fstrim_version_and_unit() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     for (command, release) in [
@@ -111,7 +111,7 @@ const MOUNTS: &str = "27 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n36 27 8:3 / 
                       37 27 8:4 / /srv ro,relatime - ext4 /dev/sda4 rw\n38 27 8:3 /x /mnt rw,relatime - ext4 /dev/sda3 rw\n";
 
 #[test]
-fn each_release_visits_what_its_source_says() {
+fn fstrim_visits_mounts_as_each_release_does() {
     let fstab =
         "UUID=2 /home ext4 ro 0 2\nUUID=3 /home ext4 X-fstrim.notrim 0 2\nUUID=4 /srv ext4 defaults 0 2\n/dev/sda9 none swap sw 0 0\n";
     for (release, expected) in
@@ -132,7 +132,7 @@ fn each_release_visits_what_its_source_says() {
 }
 
 #[test]
-fn a_covered_or_nested_mount_is_not_visited() {
+fn fstrim_skips_covered_and_duplicate_mounts() {
     let mounts = "27 1 8:2 / / rw - ext4 /dev/sda2 rw\n36 27 8:3 / /a/b rw - ext4 /dev/sda3 rw\n37 27 8:4 / /a rw - ext4 /dev/sda4 rw\n\
                   38 27 8:2 /x /inner rw - ext4 /dev/sda2 rw\n39 37 8:5 / /a/c rw - ext4 /dev/sda5 rw\n";
     assert_eq!(trimmed(Release::V2_39, "", mounts, "-a"), ["/", "/a", "/a/c"]);
@@ -143,7 +143,7 @@ fn a_covered_or_nested_mount_is_not_visited() {
 }
 
 #[test]
-fn covered_mount_in_fstab_is_named_as_covered() {
+fn fstrim_answer_for_covered_mount_names_the_cover() {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tree.path().join("etc")).unwrap();
     std::fs::write(tree.path().join("etc/fstab"), "/dev/sda2 /a ext4\n/dev/sda3 /a/b ext4\n").unwrap();
@@ -160,7 +160,7 @@ fn covered_mount_in_fstab_is_named_as_covered() {
 }
 
 #[test]
-fn minimum_above_a_block_group_of_ext4_is_doubted() {
+fn fstrim_minimum_above_ext4_group_gives_maybe() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - xfs /dev/sda2 rw\n");
@@ -182,7 +182,7 @@ fn minimum_above_a_block_group_of_ext4_is_doubted() {
 }
 
 #[test]
-fn call_is_worked_out_once_for_all_filesystems() {
+fn fstrim_visits_are_computed_once_per_call() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts =
@@ -199,7 +199,7 @@ fn call_is_worked_out_once_for_all_filesystems() {
 }
 
 #[test]
-fn covered_mount_is_not_reached() {
+fn reached_returns_the_covering_mount() {
     let mounts = mountinfo::parse(
         b"1 0 8:1 / / rw - ext4 x rw\n2 1 8:2 / /a rw - ext4 x rw\n3 2 8:3 / /a/b rw - ext4 x rw\n4 2 8:4 / /a rw - ext4 x rw\n5 1 8:5 / /c rw - ext4 x rw\n",
     );

@@ -54,7 +54,7 @@ fn note_of_killed_process_is_undone_and_of_living_kept() {
 }
 
 #[test]
-fn only_the_last_two_values_are_taken_for_ours() {
+fn note_restores_only_the_last_two_values_set() {
     for (now, undone, after) in [
         ("4", UndoResult::PutBack, "8"),
         ("2", UndoResult::PutBack, "8"),
@@ -74,7 +74,7 @@ fn only_the_last_two_values_are_taken_for_ours() {
 }
 
 #[test]
-fn note_of_missing_device_ends_and_of_readonly_one_stays() {
+fn note_of_missing_device_ends_and_of_unknown_file_stays() {
     let machine = Machine::new("8");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
@@ -90,7 +90,7 @@ fn note_of_missing_device_ends_and_of_readonly_one_stays() {
 }
 
 #[test]
-fn empty_note_means_nothing_was_changed() {
+fn empty_note_is_removed_without_a_change() {
     let machine = Machine::new("4");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
@@ -130,7 +130,7 @@ fn lock_holder_takes_over_note_and_previous_owner_sees_it() {
 }
 
 #[test]
-fn a_directory_may_be_named_by_a_link() {
+fn notes_directory_may_be_reached_through_a_link() {
     let machine = Machine::new("8");
     let link = machine.0.path().join("link");
     std::os::unix::fs::symlink(machine.0.path(), &link).unwrap();
@@ -140,7 +140,7 @@ fn a_directory_may_be_named_by_a_link() {
 }
 
 #[test]
-fn a_link_or_somebody_elses_file_is_no_note() {
+fn note_that_is_a_link_or_world_writable_is_refused() {
     let machine = Machine::new("4");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn load_is_shared_by_streams_and_measured_for_its_time() {
+    fn nfs_load_reaches_requested_rate_over_all_streams() {
         let mut lanes = lanes(3);
         assert_eq!(lanes.prepare(&mut ()), Ok(RunEnd::Complete));
         let (end, achieved) = lanes.run(&load("load-01", Some(2000.0)), &mut ()).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_ends_when_the_watcher_wants_it_to() {
+    fn nfs_phase_ends_on_observer_error() {
         struct Enough;
         impl Observer for Enough {
             fn stopped(&self) -> bool {

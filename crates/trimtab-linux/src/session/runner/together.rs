@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_add_maxima_compete_and_means_are_weighted() {
+    fn add_series_adds_rates_and_weights_means() {
         let series = |name: &str, y: &[f64]| Series {
             name: name.into(),
             axis: Axis::Time,

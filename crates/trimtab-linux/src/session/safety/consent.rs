@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_is_over_10_gb_or_over_one_per_cent_of_the_drive() {
+    fn consent_is_needed_above_10_gb_or_1_percent_of_drive() {
         let gb = |n: u64| Bytes(n * 1_000_000_000);
         assert_eq!(reason(gb(10), None), None);
         assert_eq!(reason(Bytes(10_000_000_001), None).unwrap(), "that is more than 10.0 GB");

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_that_workloads_give_are_known() {
+    fn is_ours_accepts_all_names_of_workloads() {
         for seed in 1..4 {
             let tree = TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, seed).unwrap();
             assert!(all_known(tree.entries().iter().map(|entry| tree.path(*entry))) > 36_706);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_call_their_files_is_not() {
+    fn is_ours_refuses_common_file_names() {
         for name in ["notes.md", "thesis.tex", "Photo1.jpg", "backup", ".profile", "todo.txt", "a b1", "12.jpg", "file", "x.c"] {
             assert!(!is_ours(name.as_ref(), 1), "{name}");
         }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_beside_the_reserve_is_refused() {
+    fn space_check_refuses_amount_above_free_less_reserve() {
         let (_dir, ground) = ground();
         let (_, free) = sizes(&ground.dir).unwrap();
         assert_eq!(check(&ground, Some(Bytes(1000)), Bytes(1000)).unwrap(), Bytes(1000));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_never_more_of_what_is_free_than_there_is() {
+    fn no_space_message_advises_a_reserve_that_fits() {
         let gb = |n: u64| Bytes(n * 100_000_000);
         let beside = why_not(gb(100), gb(50), gb(10), gb(45));
         assert!(beside.starts_with("only 5.00 GB are free, and 1.00 GB have to stay free; delete something, 500 MB at least"), "{beside}");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_that_is_nearly_full_is_called_so() {
+    fn is_full_reports_below_1_percent_available() {
         let (dir, _) = ground();
         let Some(stat) = rustix::fs::statvfs(dir.path()).ok() else { return };
         assert_eq!(is_full(dir.path()).is_some(), stat.f_bavail < stat.f_blocks / 100);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_stops_a_run_that_others_leave_no_room() {
+    fn guard_below_reserve_returns_enospc() {
         let (dir, ground) = ground();
         let guard = |reserve| Guard::new(ground.dir.try_clone().unwrap(), dir.path().into(), reserve);
         assert_eq!(guard(Bytes(1 << 20)).look(), Ok(()));

@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_the_workspace_is_not_on_is_refused() {
+    fn require_on_refuses_any_other_mount() {
         let (_dir, ground) = ground();
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
         let mounts = mountinfo::read(&crate::host::root::Root::live().unwrap()).unwrap();
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_put_in_its_place_stays_and_is_reported() {
+    fn workspace_replacement_is_kept_and_reported() {
         for shared in [0o700, 0o777] {
             let (dir, ground) = ground();
             set_mode(dir.path(), shared);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_where_others_may_write_is_none() {
+    fn marker_writable_by_others_is_ignored() {
         let (dir, ground) = ground();
         let dead = Owner { pid: u32::MAX, ..this_process() };
         let left = crashed(dir.path(), "shared", &dead);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_private_whatever_the_umask() {
+    fn workspace_and_marker_have_private_modes() {
         use std::os::unix::fs::PermissionsExt as _;
         let (dir, ground) = ground();
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_goes_with_all_that_is_in_it() {
+    fn workspace_drop_removes_its_contents() {
         let (dir, ground) = ground();
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
         let (_, sub) = workspace.subdirectory("run").unwrap();
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_vanished_is_no_trouble() {
+    fn workspace_close_after_removal_succeeds() {
         let (dir, ground) = ground();
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
         fs::remove_dir_all(workspace.path()).unwrap();
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_marker_is_a_workspace_if_alone() {
+    fn leftover_with_empty_marker_is_removed_only_if_alone() {
         let (dir, ground) = ground();
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         for (name, more) in [("1-1", None), ("2-1", Some("photo"))] {
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_on_its_way_out_is_swept_away_and_nothing_else() {
+    fn half_removed_workspace_is_removed_and_others_stay() {
         let (dir, ground) = ground();
         let place = |n: u32, mode: u32, inner: &str, age: u64| {
             let path = dir.path().join(format!(".removed.{n:016x}"));
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_dead_processes_go_with_consent_only() {
+    fn leftovers_of_dead_processes_need_consent() {
         let (dir, ground) = ground();
         let dead = Owner { pid: u32::MAX, ..this_process() };
         let earlier_boot = Owner { boot: "an earlier one".into(), ..this_process() };
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_or_is_not_ours_stays() {
+    fn leftovers_live_locked_or_unmarked_stay() {
         let (dir, ground) = ground();
         let mine = crashed(dir.path(), "mine", &this_process());
         let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..this_process() });
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_survive_being_written_and_read() {
+    fn owner_round_trips_through_text() {
         let owner = this_process();
         assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
         assert!(owner.lives());

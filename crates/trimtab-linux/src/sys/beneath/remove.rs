@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_inside_goes_and_nothing_behind_a_link() {
+    fn remove_tree_does_not_follow_links() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("precious"), b"x").unwrap();
         let parent = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_directory_is_refused() {
+    fn remove_tree_refuses_a_link() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("precious"), b"x").unwrap();
         let parent = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_name_is_one_component() {
+fn dir_refuses_names_that_are_not_one_component() {
     let (_directory, dir) = scratch();
     for name in ["", ".", "..", "a/b", "/etc/passwd", "../x", "a\0b"] {
         assert!(dir.create_new(name, 0o600).is_err(), "{name:?}");
@@ -33,7 +33,7 @@ fn a_name_is_one_component() {
 }
 
 #[test]
-fn what_is_made_was_not_there_and_no_link_leads_elsewhere() {
+fn dir_creates_and_opens_without_following_links() {
     let (directory, dir) = scratch();
     let outside = tempfile::tempdir().unwrap();
     let canary = outside.path().join("canary");
@@ -56,7 +56,7 @@ fn what_is_made_was_not_there_and_no_link_leads_elsewhere() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_is_refused_and_nobody_waits_for_it() {
+fn open_of_fifo_is_refused_without_blocking() {
     let (directory, dir) = scratch();
     rustix::fs::mknodat(CWD, directory.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     assert!(dir.open_read("pipe").is_err() && dir.open_write("pipe").is_err());
@@ -78,7 +78,7 @@ fn write_atomically_leaves_old_or_new_file_only() {
 }
 
 #[test]
-fn a_file_is_opened_or_made() {
+fn open_or_create_reports_whether_it_created() {
     let (_directory, dir) = scratch();
     let (mut file, made) = dir.open_or_create("f", 0o600).unwrap();
     assert!(made);
@@ -91,7 +91,7 @@ fn a_file_is_opened_or_made() {
 }
 
 #[test]
-fn only_what_is_held_is_removed() {
+fn remove_keeps_file_that_replaced_the_open_one() {
     for (directory, dir) in [scratch(), shared()] {
         let at = |name: &str| directory.path().join(name);
         let work = dir.mkdir("work").unwrap();
@@ -117,7 +117,7 @@ fn only_what_is_held_is_removed() {
 }
 
 #[test]
-fn a_swap_between_the_two_looks_is_put_back() {
+fn remove_in_restores_file_swapped_during_removal() {
     let (directory, dir) = shared();
     let (at, held) = (directory.path().join("f"), dir.create_new("other", 0o600).unwrap());
     fs::write(&at, "precious").unwrap();
@@ -130,7 +130,7 @@ fn a_swap_between_the_two_looks_is_put_back() {
 /// Only an empty directory can be the new one. Any other is left unchanged, including its
 /// mode.
 #[test]
-fn what_was_put_in_place_of_a_new_directory_is_not_taken_for_it() {
+fn take_as_new_refuses_swapped_directory() {
     let (directory, dir) = shared();
     let precious = dir.mkdir("precious").unwrap();
     assert!(precious.take_as_new().is_ok());
@@ -143,7 +143,7 @@ fn what_was_put_in_place_of_a_new_directory_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_private_directory_is_made_and_anything_looser_refused() {
+fn dir_private_creates_0700_and_refuses_looser_modes() {
     let (directory, _dir) = scratch();
     let path = directory.path().join("a/b/c");
     Dir::private(&path).unwrap();
@@ -185,7 +185,7 @@ fn shared_or_hard_linked_file_is_not_trusted() {
 }
 
 #[test]
-fn attributes_are_set_and_never_made() {
+fn set_attribute_never_creates_a_file() {
     let (directory, _dir) = scratch();
     let path = directory.path().join("switch");
     assert!(set_attribute(&path, "1").is_err());
@@ -196,7 +196,7 @@ fn attributes_are_set_and_never_made() {
 }
 
 #[test]
-fn paths_stay_below_with_and_without_the_newer_call() {
+fn open_below_stays_below_with_and_without_openat2() {
     let (directory, dir) = scratch();
     let outside = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("a/b")).unwrap();
@@ -262,7 +262,7 @@ proptest::proptest! {
     /// The kernel is the oracle: if all links are the user's own, a path resolves or fails as it
     /// does in the kernel.
     #[test]
-    fn ones_own_links_lead_where_the_kernel_follows_them(
+    fn look_up_resolves_own_links_like_the_kernel(
         steps in proptest::collection::vec(proptest::sample::select(vec![
             "a", "b", "c", "d", "f", "l", "m", "up", "file", "through", "loop", "nowhere", "absolute", "top", "self", "..", "none",
         ]), 1..7),
@@ -311,7 +311,7 @@ fn open_or_make_follows_own_links_and_is_private() {
 /// Regression: root with another user's HOME created `.local/share` there, owned by root, and
 /// then refused to use it.
 #[test]
-fn below_what_others_may_change_nothing_is_made() {
+fn make_sheltered_creates_nothing_in_shared_directory() {
     let directory = linked();
     let shared = directory.path().join("c");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
@@ -321,7 +321,7 @@ fn below_what_others_may_change_nothing_is_made() {
 }
 
 #[test]
-fn only_files_and_pipes_that_were_given_are_read() {
+fn open_to_read_accepts_files_and_inherited_pipes_only() {
     use named::{Streams, open_to_read, read};
     let directory = linked();
     let pipe = directory.path().join("pipe");
@@ -341,7 +341,7 @@ fn only_files_and_pipes_that_were_given_are_read() {
 }
 
 #[test]
-fn output_goes_to_files_and_streams_and_never_over_a_device() {
+fn open_stream_to_write_accepts_streams_only() {
     use named::open_stream_to_write;
     let directory = linked();
     let at = |name: &str| directory.path().join(name);
@@ -373,7 +373,7 @@ fn grant(path: &Path, list: &std::ffi::CStr, mask: u16) -> bool {
 }
 
 #[test]
-fn access_list_that_lets_another_user_write_is_shared() {
+fn acl_with_write_for_another_user_counts_as_shared() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path();
     for (mask, shared) in [(7, true), (5, false), (3, true)] {
@@ -390,7 +390,7 @@ fn access_list_that_lets_another_user_write_is_shared() {
 }
 
 #[test]
-fn access_list_that_files_inherit_lets_nobody_write() {
+fn inherited_acl_is_masked_by_private_mode() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     if !grant(directory.path(), c"system.posix_acl_default", 7) {
         return crate::skip::skip("access lists on /dev/shm");
@@ -409,7 +409,7 @@ fn access_list_that_files_inherit_lets_nobody_write() {
 
 /// The group bits look like those of the user's own group, yet another user may write.
 #[test]
-fn access_list_of_another_user_is_seen() {
+fn has_access_list_detects_acl_of_another_user() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let open = || fs::File::open(directory.path()).unwrap();
     assert!(!named::has_access_list(open()));

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_names_device_queue_data_and_path() {
+    fn control_command_has_device_queue_data_and_path() {
         let argument = Argument { queue: Some(3), inline: 0x0102_0304_0506_0708, ..Argument::default() };
         let bytes = header(7, &argument, 16, 0x1000, 80);
         assert_eq!(bytes[..8], [7, 0, 0, 0, 3, 0, 80, 0]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_go_to_the_kernel_and_come_back() {
+    fn ublk_info_round_trips_through_bytes() {
         let info = Info { queues: 2, depth: 128, number: u32::MAX, flags: 1 << 40, mark: 77, ..Info::default() };
         let bytes = bytes_of(&info);
         assert_eq!((bytes.len(), bytes[0], &bytes[32..40]), (64, 2, 77_u64.to_ne_bytes().as_slice()));

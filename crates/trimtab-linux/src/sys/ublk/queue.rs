@@ -238,14 +238,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_name_queue_request_result_and_memory() {
+    fn ublk_answer_has_queue_tag_result_and_address() {
         let bytes = answer(2, 0x0103, -5, 0x7000);
         assert_eq!(bytes[..8], [2, 0, 3, 1, 0xFB, 0xFF, 0xFF, 0xFF]);
         assert_eq!((bytes[8..16].to_vec(), bytes[16..].iter().all(|byte| *byte == 0)), (0x7000_u64.to_ne_bytes().to_vec(), true));
     }
 
     #[test]
-    fn what_the_kernel_has_is_out_of_reach() {
+    fn request_held_by_kernel_refuses_access() {
         // Any file works, because nothing is sent.
         let (Ok(ring), Ok(data)) = (ring(2), Pool::sparse(2 * 4096)) else {
             return crate::skip::skip("io_uring with deferred work");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends() {
+    fn quiet_wait_ends_with_patience() {
         let mut quiet = QuietTracker::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
         let wait = |quiet: &mut QuietTracker, now: u64| quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now);
         assert_eq!(wait(&mut quiet, START), Some(50_000 * MS));

@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn crystal_loop_deletes_exactly_what_it_wrote(
+        fn crystal_loop_deletes_every_piece_it_wrote(
             size in 16_u64..80, room in 0_u64..200, placement in prop::sample::select(&[Placement::Same, Placement::Next, Placement::Scattered][..]), seed in any::<u64>(),
         ) {
             let space = size.div_ceil(16) * 16 + room;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn below_zero_takes_no_output() {
+    fn below_of_zero_takes_no_output() {
         let mut rng = Mt19937::new(42);
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.taken(), 0);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_are_identical() {
+    fn postmark_tries_are_identical() {
         let run = Postmark::new(&PostmarkSettings { number: 20, transactions: 50, ..PostmarkSettings::default() }).unwrap();
         let mut tries = RepeatedPostmark::new(run.clone(), 3);
         let (one, all) = (run.plan(), tries.plan());

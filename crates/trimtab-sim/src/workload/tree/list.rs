@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_and_paths() {
+    fn tree_list_has_totals_paths_and_removal_order() {
         let mut builder = TreeBuilder::default();
         builder.file("a/b/c", b"old").unwrap();
         builder.file("a/b/c", b"newer").unwrap();

@@ -120,7 +120,7 @@ fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
 }
 
 #[test]
-fn one_repeat_decides_nothing() {
+fn single_repeat_gives_no_recommendation() {
     for sync in [0.1, 0.17, 0.3, 0.9, 40.0] {
         let once = |mut run: Run| {
             run.metrics.iter_mut().for_each(|m| m.samples.truncate(1));
@@ -143,7 +143,7 @@ fn one_repeat_decides_nothing() {
 }
 
 #[test]
-fn discards_that_never_arrive_come_first() {
+fn verdict_without_arriving_discards_is_blocked() {
     let study = study(vec![none(), tree("batched", "nodiscard", &[0.17], 0.0, Some(0.1))]);
     let verdict = Verdict::of(&study);
     assert_eq!(
@@ -153,7 +153,7 @@ fn discards_that_never_arrive_come_first() {
 }
 
 #[test]
-fn queued_discards_prove_nothing() {
+fn verdict_with_queued_discards_is_not_tested() {
     let queued = tree("as-mounted", "discard=async", &[0.17], 0.0, None);
     let study = study(vec![queued, none(), batched()]);
     let verdict = Verdict::of(&study);
@@ -164,7 +164,7 @@ fn queued_discards_prove_nothing() {
 }
 
 #[test]
-fn without_counters_there_is_no_verdict() {
+fn verdict_without_discard_counters_is_not_tested() {
     let uncounted = |mut run: Run| {
         run.metrics.retain(|metric| !metric.name.starts_with("discard."));
         run

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_and_sizes_are_read() {
+    fn workload_and_request_sizes_parse() {
         let kind = |text: &str| text.parse::<WorkloadSpec>().map(|spec| spec.kind);
         assert_eq!(kind("hot-cold:0.1/0.9"), Ok(WorkloadKind::Addresses(Pattern::HotCold { space: 0.1, ops: 0.9 })));
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_with_their_units() {
+    fn metric_argument_parses_name_values_and_unit() {
         for (text, name, unit, samples) in [
             ("ops_per_s=497623", "ops_per_s", Unit::OpsPerSecond, vec![497_623.0]),
             ("ort=0.96 ms", "ort", Unit::Seconds, vec![0.96e-3]),

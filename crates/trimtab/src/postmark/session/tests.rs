@@ -84,7 +84,7 @@ fn nothing() -> PathBuf {
 }
 
 #[test]
-fn recorded_sessions_come_out_byte_for_byte() {
+fn postmark_sessions_match_recordings_byte_for_byte() {
     let here = std::env::current_dir().unwrap();
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in [
@@ -106,7 +106,7 @@ fn recorded_sessions_come_out_byte_for_byte() {
 }
 
 #[test]
-fn every_error_of_the_original_is_a_complaint() {
+fn errors_of_original_are_reported_as_complaints() {
     let transcript = Transcript::parse(include_str!("../../../tests/fixtures/postmark/08_bad_input.txt"));
     let (_, complaints) = play(&transcript.input, &transcript.clock, &nothing());
     // One more, because the configuration file does not exist.
@@ -115,7 +115,7 @@ fn every_error_of_the_original_is_a_complaint() {
 }
 
 #[test]
-fn quit_ends_only_its_file_except_at_the_start() {
+fn quit_ends_loaded_file_only_but_ends_startup_session() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("conf");
     std::fs::write(&file, "set number 12\nquit\nset number 13\n").unwrap();

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_drive_is_the_first_note() {
+    fn virtual_or_absent_drive_is_the_first_note() {
         let with = |fields: &[(&str, &str)]| {
             let mut study = whole();
             for run in study.runs.iter_mut().chain(&mut study.ageing) {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_that_trims_over_one_percent_says_so() {
+    fn first_screen_states_trim_share_above_1_percent() {
         let with = |seconds: f64| {
             let mut study = whole();
             let metric = trimtab_sim::run::Metric {
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn untried_policy_is_not_said_to_gain_nothing() {
+    fn verdict_without_best_policy_takes_the_next() {
         let mut studies = three();
         let mut without = |left: &str| {
             studies[0].runs.retain(|run| run.policy != left);

@@ -69,7 +69,7 @@ fn filesystem() -> Study {
 }
 
 #[test]
-fn the_first_screen_of_a_filesystem_at_three_widths() {
+fn first_screen_of_filesystem_fits_three_widths() {
     for width in [60, 80, 120] {
         let shown = screen(&filesystem(), width);
         assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
@@ -87,7 +87,7 @@ fn screen(study: &Study, width: usize) -> String {
 }
 
 #[test]
-fn the_first_screen_at_three_widths() {
+fn first_screen_of_one_drive_fits_three_widths() {
     for width in [60, 80, 120] {
         let shown = screen(&whole(), width);
         assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
@@ -98,7 +98,7 @@ fn the_first_screen_at_three_widths() {
 
 /// Marks of unsteady rates must fit within the 24 lines.
 #[test]
-fn marks_fit_on_the_first_screen() {
+fn unsteady_marks_fit_on_first_screen() {
     let unsteady = |mut study: Study| {
         for run in &mut study.ageing {
             run.warnings.push(Warning {
@@ -180,7 +180,7 @@ fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Documen
 
 /// First screens and reports contain all that docs/first-reader.md says of them.
 #[test]
-fn first_reader() {
+fn first_screen_answers_reader_questions() {
     let one = whole();
     answers_ten_questions("One drive", &answer(&[Verdict::of(&one)], &around()), &document(&[Verdict::of(&one)], &around()));
     let real = filesystem();
@@ -190,7 +190,7 @@ fn first_reader() {
 }
 
 #[test]
-fn screen_always_has_an_answer() {
+fn first_screen_of_incomplete_study_has_an_answer() {
     let empty = Study { target: "/mnt/x".into(), ..Study::default() };
     assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
     let mut only = whole();
@@ -214,7 +214,7 @@ fn screen_always_has_an_answer() {
 }
 
 #[test]
-fn one_sees_where_it_matters_and_where_it_does_not() {
+fn first_screen_of_three_drives_fits_three_widths() {
     let shown =
         |width| anstream::adapter::strip_str(&text::answer_at(&answer(&Verdict::all(&three()), &around()), Some(width))).to_string();
     for width in [60, 80, 120] {
@@ -232,7 +232,7 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
 }
 
 #[test]
-fn comparison_has_ratios_and_pictures_of_both() {
+fn study_comparison_has_ratios_and_charts_of_both() {
     let (first, mut second) = (whole(), whole());
     // On the second drive, everything takes twice as long.
     for run in second.runs.iter_mut().chain(&mut second.ageing) {
@@ -273,7 +273,7 @@ fn comparison_has_ratios_and_pictures_of_both() {
 }
 
 #[test]
-fn report_of_three_drives_has_each_and_is_small() {
+fn report_of_three_drives_shows_each_and_is_small() {
     let page = html::render(&document(&Verdict::all(&three()), &around()));
     for title in ["OCZ: what each policy costs and gains", "SATA: what each policy costs and gains", "NVMe: why, in full"] {
         assert!(page.contains(title), "{title}");

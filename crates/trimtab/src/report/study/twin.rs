@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn prediction_unlike_measurement_says_which_to_follow() {
+    fn twin_note_compares_prediction_with_measurement() {
         let study = whole();
         let mut none = Verdict::of(&study);
         none.recommendation = Recommendation::Use(policy::NONE);

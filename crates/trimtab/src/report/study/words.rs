@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_has_words() {
+    fn every_policy_has_a_description() {
         for name in trimtab_sim::policy::PolicySpec::NAMES {
             assert!(words(name).is_some(), "{name}");
         }

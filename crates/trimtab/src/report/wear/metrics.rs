@@ -52,7 +52,7 @@ mod tests {
     use trimtab_linux::wear::{Counter, Reading};
 
     #[test]
-    fn render_leaves_out_what_a_drive_does_not_report() {
+    fn render_omits_counters_that_drive_does_not_report() {
         let host_written = Some(Counter { bytes: 512_000, step_bytes: 512_000, source: "log".into() });
         let reading = Reading { model: Some("A \"B\"".into()), host_written, ..Reading::default() };
         let text = render(&[assess("/dev/sda".into(), reading, None, None)]);

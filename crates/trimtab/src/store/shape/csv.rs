@@ -287,7 +287,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn figures_settings_and_environment_come_back() {
+    fn csv_round_trips_figures_settings_and_environment() {
         let mut run = example();
         run.target_label = "a \"quoted\", label\nin two lines ü".into();
         let other = Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
@@ -301,12 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_stay_what_they_are() {
+    fn csv_format_matches_snapshot() {
         insta::assert_snapshot!(write(&[example()]));
     }
 
     #[test]
-    fn a_published_table_needs_five_columns() {
+    fn csv_of_published_table_needs_five_columns() {
         let text = "workload,target_label,metric,unit,value,systems\nsfs2008,EMC VNX,ops,ops/s,497623,4\nsfs2008,EMC VNX,ort,ns,960000,4\nsfs2008,FAS6240,ops,ops/s,190675,\n";
         let runs = read(text).unwrap();
         let shown: Vec<_> = runs.iter().map(|r| (r.target_label.as_str(), r.systems, r.metrics.len(), r.provenance)).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_a_line_and_a_column() {
+    fn csv_error_names_line_and_column() {
         let head = "workload,target_label,metric,unit,value,systems\n";
         for (text, expected) in [
             ("workload,metric\n", "line 1, column target_label: missing"),
@@ -339,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered(text in "(workload,target_label,metric,unit,value\n)?(.|\n)*") {
+        fn csv_read_of_any_text_never_panics(text in "(workload,target_label,metric,unit,value\n)?(.|\n)*") {
             let _ = read(&text);
         }
     }

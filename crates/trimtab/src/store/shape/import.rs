@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fuzzer_starts_from_is_accepted() {
+    fn import_accepts_the_fuzz_seeds() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import");
         for seed in std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()) {
             let bytes = std::fs::read(&seed).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_studies_come_back() {
+    fn export_round_trips_labels_and_studies() {
         // Without NaN, which does not equal itself.
         let run = Run { series: Vec::new(), ..example() };
         let id = RunId::of(&run);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_comes_back_and_an_altered_one_is_refused() {
+    fn export_round_trips_and_altered_run_is_refused() {
         let runs = [example(), Run { seed: 7, ..example() }];
         let text = export(&runs);
         let back = read(text.as_bytes()).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_says_what_and_where() {
+    fn import_error_names_cause_and_place() {
         let good = export(&[example()]);
         for (text, expected) in [
             (String::new(), "it is empty"),
@@ -251,13 +251,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn any_export_comes_back(runs in prop::collection::vec(any_run(), 0..4)) {
+        fn export_of_any_runs_round_trips(runs in prop::collection::vec(any_run(), 0..4)) {
             let back: Vec<Run> = read(export(&runs).as_bytes()).unwrap().runs.into_iter().map(|(run, _)| run).collect();
             prop_assert_eq!(back.iter().map(RunId::of).collect::<Vec<_>>(), runs.iter().map(RunId::of).collect::<Vec<_>>());
         }
 
         #[test]
-        fn damage_is_refused_or_harmless(run in any_run(), place in 0.0_f64..1.0, byte in any::<u8>()) {
+        fn damaged_export_is_refused_or_keeps_its_run(run in any_run(), place in 0.0_f64..1.0, byte in any::<u8>()) {
             let mut bytes = export(std::slice::from_ref(&run)).into_bytes();
             let at = (bytes.len() as f64 * place) as usize;
             bytes[at] = byte;

@@ -104,7 +104,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_run_comes_back_from_json_without_loss(run in any_run()) {
+        fn run_round_trips_through_json(run in any_run()) {
             let back = Run::from(serde_json::from_str::<RunV1>(&text(&run)).unwrap());
             // NaN does not equal itself, but its text does.
             prop_assert_eq!(text(&back), text(&run));
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn a_truncated_run_is_refused_with_its_place(run in any_run(), at in 0.0_f64..1.0) {
+        fn truncated_run_is_refused_with_its_line(run in any_run(), at in 0.0_f64..1.0) {
             let text = text(&run);
             let mut cut = (text.len() as f64 * at) as usize;
             while !text.is_char_boundary(cut) {
@@ -127,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn version_1_stays_as_it_is() {
+    fn run_json_version_1_matches_snapshot() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&RunV1::from(&example())).unwrap());
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_line_and_column() {
+    fn run_with_impossible_value_is_refused_with_cause() {
         let good = text(&example());
         for (was, is, expected) in [
             (r#""samples":[1.25,1.5]"#, r#""samples":[]"#, "metric 'delete.seconds' has no samples"),

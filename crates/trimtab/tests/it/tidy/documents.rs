@@ -26,7 +26,7 @@ pub fn all() -> Vec<PathBuf> {
 }
 
 #[test]
-fn links_of_documents_lead_somewhere() {
+fn document_links_resolve() {
     let (mut links, mut dead) = (0, Vec::new());
     for path in all() {
         let text = fs::read_to_string(&path).unwrap();
@@ -46,7 +46,7 @@ fn links_of_documents_lead_somewhere() {
 }
 
 #[test]
-fn documents_that_the_code_names_are_there() {
+fn documents_named_in_code_exist() {
     let mut missing = Vec::new();
     for (name, text) in all_sources() {
         for at in

@@ -13,7 +13,7 @@ fn all_near(got: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn medians_neighbours_and_differences() {
+fn medians_and_differences_match_hand_calculation() {
     assert_eq!([median(&mut []), median(&mut [5.0]), median(&mut [9.0, 1.0])], [0.0, 5.0, 5.0]);
     assert_eq!([median(&mut [3.0, 1.0, 2.0]), median(&mut [4.0, 1.0, 3.0, 2.0])], [2.0, 2.5]);
     assert_eq!(median(&mut [8.0, 1.0, 6.0, 2.0, 7.0]), 6.0);

@@ -228,7 +228,7 @@ proptest! {
 
     /// At any point of a run, all existing paths are among its leftovers.
     #[test]
-    fn leftovers_cover_what_exists(settings in any_settings(), steps in 0_usize..400) {
+    fn postmark_leftovers_include_all_existing_paths(settings in any_settings(), steps in 0_usize..400) {
         let mut run = Postmark::new(&settings).unwrap();
         let mut exists: Vec<String> = Vec::new();
         for _ in 0..steps {

@@ -189,14 +189,14 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
     #[test]
-    fn reasons_never_speak_for_another_policy(evidence in evidence()) {
+    fn reasons_never_contradict_the_recommendation(evidence in evidence()) {
         let study = study(&evidence);
         let verdict = Verdict::of(&study);
         prop_assert_eq!(contradiction(&verdict), None, "{:?} {:?}", verdict.recommendation, verdict.reasons);
     }
 
     #[test]
-    fn no_policy_keeps_the_rule_better_than_the_recommended(evidence in evidence()) {
+    fn recommended_policy_is_not_beaten_under_its_rule(evidence in evidence()) {
         let study = study(&evidence);
         let verdict = Verdict::of(&study);
         prop_assert_eq!(beaten(&evidence, &verdict), None, "{:?} {:?}", verdict.recommendation, verdict.rule);

@@ -22,7 +22,7 @@ fn value<'a>(fields: &'a [(String, String)], key: &str) -> &'a str {
 const NVME: &str = "/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1";
 
 #[test]
-fn an_nvme_drive_tells_both() {
+fn nvme_drive_reports_temperature_and_wear() {
     // 315 K; 7 % used; 1,000 units of 512,000 bytes.
     let mut log = vec![0_u8; 512];
     (log[1], log[2], log[5]) = (59, 1, 7);
@@ -41,7 +41,7 @@ fn an_nvme_drive_tells_both() {
 }
 
 #[test]
-fn who_does_not_tell_is_said_not_to() {
+fn missing_temperature_and_wear_have_a_reason() {
     for (fixture, says) in [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not report it")] {
         let fields = environment(fixture, "");
         assert!(value(&fields, "drive.temperature").starts_with("n/a: "), "{fixture}: {fields:?}");
@@ -51,7 +51,7 @@ fn who_does_not_tell_is_said_not_to() {
 }
 
 #[test]
-fn a_memory_card_and_each_leg_of_an_array_speak_for_themselves() {
+fn memory_card_wear_and_array_leg_temperatures_are_read() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "memory-card").unwrap();
     let disk = text.lines().find_map(|line| line.strip_prefix("disk ")).unwrap().split(' ').next().unwrap().to_owned();
     let fields = environment("memory-card", &format!("{disk}/device/life_time = 0x03 0x02"));

@@ -132,7 +132,7 @@ fn ntfs3_device_without_discard_is_known_by_limits() {
 }
 
 #[test]
-fn on_every_recorded_machine() {
+fn doctor_trim_and_verify_agree_on_recorded_machines() {
     // Not filesystems, or undecidable without root.
     const LEFT_OUT: [&str; 6] = ["vm-swap", "vm-swap-fstab", "vm-swap-uuid", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
     // Discards reach the drive, but a manual trim sends none. `trim` and `verify` judge the

@@ -93,7 +93,7 @@ fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
 }
 
 #[test]
-fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
+fn parser_cost_grows_linearly_with_input() {
     let mut wrong = Vec::new();
     for (name, make, n) in PARSERS {
         let ((small, _), (large, refused)) = (cost(name, *make, *n), cost(name, *make, n * 10));
@@ -111,7 +111,7 @@ fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
 /// Regression: 757 MB for 2,000 phases, because each phase kept the empty buckets of its
 /// histograms.
 #[test]
-fn imported_phases_take_the_memory_of_their_data() {
+fn import_of_many_phases_takes_bounded_memory() {
     let import = |at: &Path, n| result(at, "phases", n).into_iter().take(1).collect();
     let (cost, _) = cost("import of phases", import, 2000);
     // The kernel's count includes this process's memory at the time of the fork.

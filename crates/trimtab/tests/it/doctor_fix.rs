@@ -15,7 +15,7 @@ use trimtab_linux::host::root::Root;
 /// The first action of `--fix` on each tree is the one that the tree expects (`expect
 /// action`). Without an expectation `--fix` takes no action.
 #[test]
-fn recorded_machine_has_its_fix_and_others_none() {
+fn doctor_fix_actions_match_recorded_machine() {
     let mut wrong = Vec::new();
     for (name, text) in fixtures() {
         let tree = unpack(&text);
@@ -84,7 +84,7 @@ fn document(command: &mut Command, code: i32) -> Value {
 }
 
 #[test]
-fn a_limit_is_mended_proved_and_taken_back() {
+fn doctor_fix_raises_limit_and_undo_restores_it() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     let told = document(lowered.doctor(&[]).arg(lowered.mount.path()), 0);
     assert_eq!(told["diagnoses"][0]["fix"], format!("trimtab doctor {} --fix", lowered.mount.path().display()));
@@ -117,7 +117,7 @@ fn a_limit_is_mended_proved_and_taken_back() {
 }
 
 #[test]
-fn what_was_changed_since_stays() {
+fn doctor_undo_keeps_value_changed_since() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     lowered.fix(&["--yes"]).assert().code(0);
     fs::write(lowered.limit(), "1048576").unwrap();
@@ -127,7 +127,7 @@ fn what_was_changed_since_stays() {
 }
 
 #[test]
-fn what_a_killed_mending_noted_is_told_and_taken_back() {
+fn doctor_undo_reverts_a_killed_fix() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     lowered.fix(&["--yes"]).assert().code(0);
     let noted = |text: &str| fs::write(lowered.record(), text).unwrap();
@@ -147,7 +147,7 @@ fn what_a_killed_mending_noted_is_told_and_taken_back() {
 }
 
 #[test]
-fn one_at_a_time_and_only_in_a_directory_of_its_own() {
+fn doctor_fix_refuses_locked_or_untrusted_records() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     lowered.fix(&["--yes"]).assert().code(0);
     let held = fs::File::open(lowered.records()).unwrap();
@@ -178,7 +178,7 @@ fn one_at_a_time_and_only_in_a_directory_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn doctor_fix_refuses_wrong_usage_and_non_root() {
     for args in [
         &["--fix"][..],
         &["--fix", "/", "/tmp"],
@@ -244,7 +244,7 @@ impl Drop for Luks {
 }
 
 #[test]
-fn dm_crypt_is_told_to_pass_discards_on_and_not_to() {
+fn doctor_fix_and_undo_switch_dm_crypt_discards() {
     if !have_root() || !have_tool("cryptsetup") {
         return unavailable("root and cryptsetup");
     }

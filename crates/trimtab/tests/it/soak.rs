@@ -8,7 +8,7 @@
 mod attacks;
 mod kills;
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{LoopMount, have_root, process, skip};
 use std::collections::BTreeMap;
 use std::fs;

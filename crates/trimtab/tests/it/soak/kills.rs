@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn benchmarks_that_are_killed() {
+fn killed_bench_leftovers_are_removed_by_next_command() {
     let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let run = tempfile::tempdir().unwrap();
     let with = |args: &[&str]| {
@@ -56,7 +56,7 @@ fn kill_server(run: &Path) -> bool {
 }
 
 #[test]
-fn an_nbd_server_that_is_killed() {
+fn killed_nbd_server_remains_are_removed_by_next_command() {
     let scratch = tempfile::tempdir().unwrap();
     let (run, socket) = (scratch.path().join("run"), scratch.path().join("nbd"));
     let attach = |socket: &Path| {
@@ -208,7 +208,7 @@ fn said(name: &str, kills: u64, changed: u64) {
 }
 
 #[test]
-fn a_trim_that_is_killed() {
+fn killed_trim_limit_is_restored_by_next_command() {
     if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
         return skip("root, FUSE and e2fsprogs");
     }
@@ -258,7 +258,7 @@ fn a_trim_that_is_killed() {
 }
 
 #[test]
-fn a_study_that_is_killed() {
+fn killed_study_mount_options_are_restored_by_doctor() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let run = tempfile::tempdir().unwrap();
     let options = || {
@@ -294,7 +294,7 @@ fn a_study_that_is_killed() {
 }
 
 #[test]
-fn an_attach_that_is_killed() {
+fn killed_attach_remains_are_removed_by_detach() {
     if !have_root() || !Path::new("/dev/fuse").exists() {
         return skip("root and FUSE");
     }
@@ -334,7 +334,7 @@ fn an_attach_that_is_killed() {
 }
 
 #[test]
-fn an_apply_that_is_killed() {
+fn killed_apply_is_restored_by_next_command() {
     let system = tempfile::tempdir().unwrap();
     let at = |name: &str| system.path().join(name);
     for (path, text) in
@@ -389,7 +389,7 @@ fn an_apply_that_is_killed() {
 }
 
 #[test]
-fn a_daemon_that_is_killed() {
+fn killed_daemon_iops_limit_is_restored_by_next_command() {
     if !have(&["mkfs.btrfs"]) {
         return skip("btrfs-progs");
     }

@@ -80,7 +80,7 @@ fn mount(fs_type: &str, large: bool) -> Option<LoopMount> {
 }
 
 #[test]
-fn no_study_in_a_row_fails() {
+fn repeated_studies_succeed_and_restore_the_mount() {
     let (default, full) = (number("TRIMTAB_SOAK_STUDIES"), number("TRIMTAB_SOAK_FULL"));
     let kinds: Vec<(&[&str], u32)> = match (default, full) {
         (None, None) => vec![(&["--quick"], 1)],

@@ -1,7 +1,7 @@
 //! Tools for real drives run unchanged on an attached drive, and their counts equal those of
 //! the model in this process.
 
-use crate::attached::{Attached, Mounted, have, ok};
+use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{have_root, have_tool, skip, trimtab};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn attached(data: DataClass, times: u64, trim_percent: u8, speed: &str) -> BTree
 }
 
 #[test]
-fn the_model_in_process_and_the_attached_drive_agree() {
+fn attached_drive_counters_match_in_process_model() {
     if !have_root() {
         return skip("root");
     }
@@ -118,7 +118,7 @@ fn the_model_in_process_and_the_attached_drive_agree() {
 }
 
 #[test]
-fn bench_and_study_work_on_it_as_on_any_drive() {
+fn bench_and_study_run_on_attached_drive() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
@@ -191,7 +191,7 @@ const KDISKMARK: [[&str; 3]; 8] = [
 ];
 
 #[test]
-fn postmark_and_the_fio_jobs_of_kdiskmark_run_on_it_unchanged() {
+fn postmark_and_kdiskmark_jobs_run_on_attached_drive() {
     if !have_root() || !have(&["mkfs.ext4", "fio"]) || !have_tool("postmark") {
         return skip("root, e2fsprogs, fio and postmark");
     }
@@ -230,7 +230,7 @@ fn postmark(location: &Path) {
 /// The foreground latency during a trim is measured and drawn, with equal values in both.
 /// TRIM is expensive on this drive, so the stall shows.
 #[test]
-fn a_stall_beside_a_trim_is_in_the_figures_and_in_the_picture() {
+fn study_stall_during_trim_is_in_figures_and_picture() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }

@@ -37,7 +37,7 @@ impl Scratch {
 const TREE: [&str; 8] = ["bench", "tree", "--files", "300", "--size", "1MB", "--tries", "1"];
 
 #[test]
-fn modelled_drives_are_compared_exactly() {
+fn bench_against_compares_modelled_drives_exactly() {
     let scratch = Scratch::new();
     let (a, b) = ("drive:ocz-vertex-le-100gb", "drive:laptop-7200rpm");
     let line = scratch.command(&[&TREE[..], &[a, "--against", b, "--turns", "2"]].concat()).assert().success();
@@ -59,7 +59,7 @@ fn modelled_drives_are_compared_exactly() {
 }
 
 #[test]
-fn the_line_is_the_comparison_of_all_turns() {
+fn bench_against_result_equals_results_compare() {
     let (Some(one), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("xfs", 512, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
     };
@@ -84,7 +84,7 @@ fn the_line_is_the_comparison_of_all_turns() {
 }
 
 #[test]
-fn every_workload_takes_turns_and_wrong_targets_are_found_first() {
+fn bench_against_accepts_all_workloads_and_checks_targets() {
     let scratch = Scratch::new();
     let postmark = ["bench", "postmark", "--number", "20", "--transactions", "20", "--tries", "1", "null:"];
     let nfs = ["bench", "nfs", "--peak", "2000", "--points", "1", "--seconds", "1", "--warm-up", "0", "--files", "500", "null:"];

@@ -43,7 +43,7 @@ impl Canary {
 /// removed.
 #[test]
 #[ignore = "the other user of the tests below"]
-fn attacker() {
+fn child_that_attacks() {
     let (Ok(ground), Ok(canary)) = (std::env::var(GROUND), std::env::var(CANARY)) else { return };
     let (ground, canary) = (PathBuf::from(ground), PathBuf::from(canary));
     let mut draw = Stream::new(u64::from(std::process::id()), "attacker");
@@ -95,7 +95,7 @@ impl Ground {
     fn new(canary: &Canary, place: &Path, files: &[&str]) -> Self {
         let directory = Self::calm(place, files);
         let mut command = Command::new(&canary.attacker);
-        command.args(["--exact", "standing::attacks::attacker", "--ignored"]).uid(ATTACKER).gid(ATTACKER).current_dir("/");
+        command.args(["--exact", "soak::attacks::child_that_attacks", "--ignored"]).uid(ATTACKER).gid(ATTACKER).current_dir("/");
         command.env(GROUND, directory.path()).env(CANARY, canary.directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let attacker = loop {
             match command.spawn() {
@@ -191,7 +191,7 @@ fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(
 }
 
 #[test]
-fn benchmarks_beside_an_attacker() {
+fn bench_and_postmark_under_attack_keep_foreign_files() {
     if !have_root() {
         return skip("root");
     }
@@ -227,7 +227,7 @@ fn benchmarks_beside_an_attacker() {
 }
 
 #[test]
-fn trims_beside_an_attacker() {
+fn trim_verify_and_daemon_under_attack_keep_foreign_files() {
     let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
     attack_in(&mount.path(), "verify", tries(4), &[], |ground, home| {
         beside(&["verify", "--yes", "--reserve", "1MB", "--size", "4MiB", &ground.path(".")], home, None)
@@ -253,7 +253,7 @@ fn trims_beside_an_attacker() {
 }
 
 #[test]
-fn a_study_beside_an_attacker() {
+fn study_under_attack_keeps_foreign_files() {
     if !have_root() {
         return skip("root");
     }
@@ -264,7 +264,7 @@ fn a_study_beside_an_attacker() {
 }
 
 #[test]
-fn files_that_are_named_beside_an_attacker() {
+fn path_arguments_under_attack_keep_foreign_files() {
     if !have_root() {
         return skip("root");
     }
@@ -292,7 +292,7 @@ fn files_that_are_named_beside_an_attacker() {
 }
 
 #[test]
-fn a_system_below_a_directory_beside_an_attacker() {
+fn apply_sysroot_under_attack_keeps_foreign_files() {
     if !have_root() {
         return skip("root");
     }
@@ -308,7 +308,7 @@ fn a_system_below_a_directory_beside_an_attacker() {
 }
 
 #[test]
-fn an_attached_drive_beside_an_attacker() {
+fn drive_attach_under_attack_keeps_foreign_files() {
     if !have_root() {
         return skip("root");
     }

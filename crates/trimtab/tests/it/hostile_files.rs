@@ -51,7 +51,7 @@ const RUBBISH: [&[u8]; 12] = [
 ];
 
 #[test]
-fn the_doctor_bears_any_tree() {
+fn doctor_survives_junk_in_recorded_trees() {
     let mut draw = Stream::new(1, "hostile trees");
     let rounds = if std::env::var_os("TRIMTAB_SOAK").is_some() { 100 } else { 8 };
     for (name, text) in fixtures() {
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn tables_of_any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..400), lines in "[0-9:/ a-z,=\\\\\\-\\n]{0,300}") {
+    fn mountinfo_stat_and_config_parsers_accept_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), lines in "[0-9:/ a-z,=\\\\\\-\\n]{0,300}") {
         for table in [bytes.as_slice(), lines.as_bytes()] {
             for mount in mountinfo::parse(table) {
                 prop_assert!(mount.mount_point.is_absolute());
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn a_superblock_of_any_bytes_is_sane_or_none(mut bytes in prop::collection::vec(any::<u8>(), 0..1100), magic: bool, small in 0..7_u8) {
+    fn ext4_superblock_of_any_bytes_is_sane_or_none(mut bytes in prop::collection::vec(any::<u8>(), 0..1100), magic: bool, small in 0..7_u8) {
         if magic && bytes.len() > 0x3a {
             bytes[0x38..0x3a].copy_from_slice(&[0x53, 0xef]);
             bytes[0x18..0x1c].copy_from_slice(&[small, 0, 0, 0]);
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn a_policy_is_planned_for_any_fstab_or_refused(text in "[ \\t\\n#/a-c0-9,=\\\\discard]{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn apply_plan_of_any_fstab_writes_nothing(text in "[ \\t\\n#/a-c0-9,=\\\\discard]{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         let system = tempfile::tempdir().unwrap();
         fs::create_dir(system.path().join("etc")).unwrap();
         for content in [text.as_bytes(), &bytes] {

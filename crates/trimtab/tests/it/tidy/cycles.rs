@@ -102,7 +102,7 @@ fn files_of(folder: &str) -> BTreeMap<Module, String> {
 }
 
 /// The largest sets of files that all reach each other.
-fn circles(edges: &Edges) -> BTreeSet<BTreeSet<Module>> {
+fn cycles(edges: &Edges) -> BTreeSet<BTreeSet<Module>> {
     let reached = |from: &Module| {
         let (mut reached, mut left) = (BTreeSet::new(), vec![from.clone()]);
         while let Some(module) = left.pop() {
@@ -116,14 +116,14 @@ fn circles(edges: &Edges) -> BTreeSet<BTreeSet<Module>> {
 }
 
 #[test]
-fn no_files_of_a_crate_depend_on_each_other() {
+fn modules_of_each_crate_are_acyclic() {
     let mut found = Vec::new();
     for (folder, name) in CRATES {
         let edges = edges(&files_of(folder));
         assert!(edges.len() >= 10 && edges.values().any(|used| !used.is_empty()), "{name} has files that use each other's items");
-        for circle in circles(&edges) {
-            let used = |module: &Module| edges[module].intersection(&circle).map(|one| one.join("/")).collect::<Vec<_>>();
-            let shown = circle.iter().map(|module| format!("  {} uses {:?}\n", module.join("/"), used(module)));
+        for cycle in cycles(&edges) {
+            let used = |module: &Module| edges[module].intersection(&cycle).map(|one| one.join("/")).collect::<Vec<_>>();
+            let shown = cycle.iter().map(|module| format!("  {} uses {:?}\n", module.join("/"), used(module)));
             found.push(format!("{name}:\n{}", shown.collect::<String>()));
         }
     }
@@ -131,12 +131,12 @@ fn no_files_of_a_crate_depend_on_each_other() {
 }
 
 #[test]
-fn circle_of_files_is_found_through_every_kind_of_path() {
+fn cycle_is_found_through_every_kind_of_path() {
     let files = |texts: &[(&str, &str)]| -> BTreeMap<Module, String> {
         let module = |path: &str| if path.is_empty() { Module::new() } else { path.split('/').map(str::to_owned).collect() };
         texts.iter().map(|(path, text)| (module(path), (*text).to_owned())).collect()
     };
-    let found = |texts: &[(&str, &str)]| circles(&edges(&files(texts))).iter().map(BTreeSet::len).collect::<Vec<_>>();
+    let found = |texts: &[(&str, &str)]| cycles(&edges(&files(texts))).iter().map(BTreeSet::len).collect::<Vec<_>>();
     assert_eq!(found(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::c;"), ("c", "")]), [0; 0]);
     assert_eq!(found(&[("", ""), ("a", "use crate::{c, b::X};"), ("b", "let x = super::a::f();"), ("c", "")]), [2]);
     // A module may use its parent; a sibling of the parent must not form a cycle with them.

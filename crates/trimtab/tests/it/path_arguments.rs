@@ -1,7 +1,7 @@
 //! Paths that the user names: no command follows a link that another user could have placed
 //! on the path. A special file is neither waited for nor read without limit.
 
-use crate::attached::ok;
+use crate::attached_drive::ok;
 use crate::support::{have_root, process, skip};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
@@ -163,7 +163,7 @@ fn no_command_follows_link_of_another_user() {
 }
 
 #[test]
-fn links_of_ones_own_lead_where_they_always_did() {
+fn commands_follow_links_of_the_same_user() {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.at("real/below")).unwrap();
     symlink("real/below", scratch.at("link")).unwrap();
@@ -186,7 +186,7 @@ fn links_of_ones_own_lead_where_they_always_did() {
 }
 
 #[test]
-fn a_store_is_kept_only_where_nobody_else_can_put_a_journal() {
+fn store_in_directory_writable_by_others_is_refused() {
     if !have_root() {
         return skip("root: two users");
     }
@@ -248,7 +248,7 @@ fn special(scratch: &Scratch) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_no_file_is_neither_waited_for_nor_read_without_end() {
+fn special_files_are_refused_without_waiting() {
     let scratch = Scratch::new();
     for path in special(&scratch) {
         for args in INPUTS.iter().chain(&OUTPUTS) {
@@ -284,7 +284,7 @@ fn what_is_no_file_is_neither_waited_for_nor_read_without_end() {
 }
 
 #[test]
-fn a_file_that_does_not_end_is_read_to_a_limit_only() {
+fn endless_file_is_refused_at_a_limit() {
     let scratch = Scratch::new();
     let path = scratch.at("endless.toml");
     fs::File::create(&path).unwrap().set_len(1 << 43).unwrap();
@@ -296,7 +296,7 @@ fn a_file_that_does_not_end_is_read_to_a_limit_only() {
 }
 
 #[test]
-fn pipes_that_a_shell_gives_are_read_and_written() {
+fn shell_pipes_are_read_and_written() {
     let scratch = Scratch::new();
     let program = crate::support::program();
     let shell = |script: &str| {

@@ -35,7 +35,7 @@ fn cold(fs_type: &str, options: &str) -> Option<LoopMount> {
 }
 
 #[test]
-fn slow_free_space_lookup_is_sent_later_once() {
+fn request_after_slow_free_space_lookup_is_put_off_once() {
     for fs_type in ["ext4", "xfs"] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let mut fs = Filesystem::open(&mount.path()).unwrap();
@@ -123,7 +123,7 @@ fn own_metadata_reads_are_not_foreground_io() {
 
 /// XFS writes its log before it trims, and counts that.
 #[test]
-fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
+fn xfs_log_write_by_trim_is_not_foreground_io() {
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let mut fs = Filesystem::open(&mount.path()).unwrap();
     let window = fs.layout().windows[0];
@@ -141,7 +141,7 @@ fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
 /// Regression: in a container without a writable /sys a note of a limit remained although the
 /// limit was never lowered. The next command took it for the note of a killed process.
 #[test]
-fn who_cannot_limit_commands_leaves_no_note_of_it() {
+fn trim_with_readonly_sys_leaves_no_limit_note() {
     let _guard = crate::support::makes_namespaces();
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let runtime = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn who_cannot_limit_commands_leaves_no_note_of_it() {
 
 /// Regression: `/proc/PID/root/PATH` trimmed the filesystem at that path in this namespace.
 #[test]
-fn a_path_into_another_mount_namespace_is_refused() {
+fn trim_refuses_path_in_another_mount_namespace() {
     let _guard = crate::support::makes_namespaces();
     let (Some(mount), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
@@ -189,7 +189,7 @@ fn a_path_into_another_mount_namespace_is_refused() {
 
 /// `timeout` signals its child, then the child's process group. Both count as one request.
 #[test]
-fn two_signals_at_once_are_one_wish_and_leave_nothing() {
+fn idle_trim_stops_once_for_two_sigterms() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let limit = fs::read_to_string(limit_of(&mount)).unwrap();
     for _ in 0..3 {
