@@ -21,6 +21,7 @@ mod doctor_kinds;
 mod doctor_timer;
 mod errors;
 mod first_screens;
+mod fleet;
 mod fuse;
 mod fuzz_targets;
 mod golden;

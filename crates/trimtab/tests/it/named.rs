@@ -215,7 +215,7 @@ fn a_store_is_kept_only_where_nobody_else_can_put_a_journal() {
 }
 
 /// Argument lists for every input file that the user names.
-const INPUTS: [&[&str]; 17] = [
+const INPUTS: [&[&str]; 18] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
@@ -233,6 +233,7 @@ const INPUTS: [&[&str]; 17] = [
     &["doctor", "--sysroot", "@"],
     &["wear", "--from", "@"],
     &["wear", "--from", "-", "--before", "@"],
+    &["report", "fleet", "@"],
 ];
 
 /// Paths that are not regular files.
