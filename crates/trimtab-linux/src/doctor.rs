@@ -11,8 +11,10 @@ mod crypt;
 mod dates;
 mod disk;
 mod drives;
+mod faults;
 mod filesystem;
 mod fstrim;
+mod glob;
 mod initramfs;
 mod keeper;
 mod layers;
@@ -25,7 +27,6 @@ mod opening;
 mod other;
 mod provider;
 mod provisioning;
-mod quirks;
 mod reach;
 mod refine;
 mod remedy;
@@ -38,6 +39,7 @@ mod thin_pool;
 mod timer;
 
 pub use accepted::AcceptedFinding;
+pub use faults::trim_refusal;
 pub use filesystem::can_discard;
 pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
@@ -347,6 +349,9 @@ impl<'a> Doctor<'a> {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
             _ => mechanisms::swap(self, stack, &verdict),
         };
+        if layers.iter().flat_map(|report| &report.findings).any(|finding| faults::FORBID_TRIM.contains(&finding.code)) {
+            mechanisms.retain(|finding| finding.code != mechanisms::NOTHING_TRIMS);
+        }
         if place.mount.as_ref().is_some_and(|mount| self.is_covered(mount)) {
             let findings = filesystem.iter_mut().flat_map(|report| &mut report.findings).chain(&mut mechanisms);
             findings.for_each(|finding| *finding = Finding::new(finding.code, Severity::Note, std::mem::take(&mut finding.text)));

@@ -11,6 +11,7 @@ pub mod history;
 pub mod manual;
 pub mod options;
 pub mod postmark;
+pub mod report;
 pub mod results;
 pub mod study;
 pub mod sweep;
@@ -55,6 +56,8 @@ pub enum CliCommand {
     Trim(trim::TrimArgs),
     /// Show how worn drives are: data written, write amplification, life left.
     Wear(wear::Args),
+    /// Report on many hosts: blocked TRIM, drives that wear too fast.
+    Report(report::ReportArgs),
     /// List what was applied and trimmed on this machine, and when.
     History(history::HistoryArgs),
     /// Print a completion script for a shell.
@@ -78,7 +81,9 @@ impl CliCommand {
             Self::Trim(args) => args.reach(),
             Self::Wear(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => MountScope::Nothing,
+            Self::Sweep(_) | Self::Results(_) | Self::Report(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => {
+                MountScope::Nothing
+            }
         }
     }
 
@@ -135,6 +140,7 @@ pub fn run(command: CliCommand, whole: clap::Command, context: &Context) -> anyh
         CliCommand::Verify(args) => verify::run(&args, context),
         CliCommand::Trim(args) => trim::run(&args, context),
         CliCommand::Wear(args) => wear::run(&args, context),
+        CliCommand::Report(args) => report::run(&args, context),
         CliCommand::History(args) => history::run(&args, context),
         CliCommand::Completions(args) => completions::run(&args, whole),
         CliCommand::Manual(args) => manual::run(&args, whole),

@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod selection;
 mod state;
 mod task;
+pub mod wear;
 
 use crate::history::History;
 use anyhow::{Context as _, bail};
@@ -47,6 +48,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 const FIRST_ANSWER: Duration = Duration::from_millis(500);
 /// Interval between checks of filesystems that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Interval between readings of wear.
+const WEAR_EVERY: Duration = Duration::from_secs(86_400);
 /// Time for threads to finish their present requests.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -96,6 +99,7 @@ struct Daemon {
     /// Logged messages that are not repeated.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
+    wear_read: Option<Instant>,
     /// Threads signal their end here.
     ended: (UnixStream, UnixStream),
 }
@@ -125,6 +129,7 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         diagnosed: Instant::now(),
         said: BTreeSet::new(),
         metrics_written: None,
+        wear_read: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
     };
     if daemon.options.shutdown {
@@ -180,11 +185,12 @@ impl Daemon {
         self.reconcile()?;
         notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
         loop {
+            self.read_wear();
             let mut fds = vec![PollFd::from_borrowed_fd(mounts.as_fd(), PollFlags::PRI)];
             fds.extend([&term, &int, &hup, &usr1, &self.ended.0].map(|socket| PollFd::new(socket, PollFlags::IN)));
             let again = (!self.asked.is_empty()).then_some(ASK_AGAIN);
             let retry = (!self.untrimmed.is_empty()).then(|| DIAGNOSE_EVERY.saturating_sub(self.diagnosed.elapsed()));
-            let timeout = self.until_metrics().into_iter().chain(again).chain(retry).min();
+            let timeout = self.until_metrics().into_iter().chain(again).chain(retry).chain([self.until_wear()]).min();
             let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -417,6 +423,28 @@ impl Daemon {
         self.config.metrics.as_ref()?;
         let every = Duration::from_nanos(self.config.metrics_every.0);
         Some(self.metrics_written.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed())))
+    }
+
+    fn until_wear(&self) -> Duration {
+        self.wear_read.map_or(Duration::ZERO, |at| WEAR_EVERY.saturating_sub(at.elapsed()))
+    }
+
+    /// Reads the wear of the drives in a thread of its own: a drive may take seconds to answer.
+    fn read_wear(&mut self) {
+        if self.until_wear() > Duration::ZERO {
+            return;
+        }
+        self.wear_read = Some(Instant::now());
+        let state = self.config.state.clone();
+        let read = move || {
+            let read = Root::live().context("cannot open /").and_then(|root| wear::read(&root, &state));
+            if let Err(error) = read {
+                say(&format!("the wear of the drives is not kept: {error:#}"));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("wear".into()).stack_size(512 << 10).spawn(read) {
+            self.say_once(format!("cannot start a thread: {error}"));
+        }
     }
 
     fn write_metrics(&mut self) {

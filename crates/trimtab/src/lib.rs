@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cmd;
 pub mod daemon;
 pub mod drives;
+mod fleet;
 pub mod history;
 pub mod mend;
 pub mod postmark;

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod diagnosis;
 pub mod escape;
 pub mod file;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub mod html;
 pub mod layout;

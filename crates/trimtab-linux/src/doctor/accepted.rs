@@ -26,7 +26,7 @@ impl std::str::FromStr for AcceptedFinding {
 }
 
 impl AcceptedFinding {
-    fn covers(&self, code: &str, subject: &str) -> bool {
+    pub(super) fn covers(&self, code: &str, subject: &str) -> bool {
         self.code == code && self.path.as_ref().is_none_or(|path| path.as_os_str() == subject)
     }
 }

@@ -1,10 +1,11 @@
 //! TRIM support as drives report it, by bus.
 
 use super::disk::{hard_disk, is_rotational, note_identify};
+use super::faults::{self, Fault};
 use super::limits::Limits;
 use super::provider::{Provider, machine_without_discards};
 use super::provisioning::Mode;
-use super::quirks::{self, Quirk};
+use super::remedy::limit_path;
 use super::scsi;
 use super::{Gate, LayerReport, Remedy, Severity, drive_name, other};
 use crate::host::block::{Bus, Layer};
@@ -38,6 +39,9 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
             }
         }
     }
+    if bus != Bus::Ata {
+        known_faults(root, layer, limits, None, report);
+    }
     beyond_the_guest(root, layer, bus, report);
     if root.read(queue.join("zoned")).is_some_and(|z| z == "host-managed") {
         report.set(Gate::NotNeeded, "host-managed zones: space is freed by resetting zones, not by discards");
@@ -67,7 +71,8 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
         no_trim(root, layer, report);
         return;
     }
-    ata_quirks(root, layer, trim.as_deref(), report);
+    known_faults(root, layer, limits, trim.as_deref(), report);
+    unqueued(trim.as_deref(), report);
     match (trim.as_deref(), report.gate) {
         (Some("forced_unsupported"), _) => {
             report.set(Gate::Blocks, "the kernel does not use this drive's TRIM");
@@ -128,18 +133,41 @@ fn ata_trim(root: &Root, layer: &Layer) -> Option<String> {
     names.iter().find_map(|name| root.read(class.join(name).join("trim")))
 }
 
-fn ata_quirks(root: &Root, layer: &Layer, trim: Option<&str>, report: &mut LayerReport) {
-    let identity = drive::identity(root, layer);
-    let known = quirks::of(identity.model.as_deref().unwrap_or_default(), identity.firmware.as_deref().unwrap_or_default());
-    for quirk in known {
-        if *quirk == Quirk::NoQueuedTrim && trim == Some("queued") {
-            let text = "queued TRIM is in use on a drive whose queued TRIM is known to corrupt data or to hang";
-            let remedy = Remedy::by_hand("put libata.force=noncqtrim on the kernel command line, or update the kernel");
-            report.serious("ata.queued-trim-harms", text, remedy);
-        } else if let Some(text) = quirk.note() {
-            report.note("ata.quirk", text);
+/// Reports the entries of the list of faulty drives. `trim`: how the kernel sends TRIM, on ATA.
+fn known_faults(root: &Root, layer: &Layer, limits: &Limits, trim: Option<&str>, report: &mut LayerReport) {
+    let sends = report.gate == Gate::Passes && !limits.switched_off();
+    for (fault, source) in faults::of_layer(root, layer) {
+        match fault {
+            Fault::QueuedTrim if trim == Some("queued") => {
+                let text = format!("queued TRIM is in use on a drive whose queued TRIM is known to lose data or to hang ({source})");
+                let remedy = Remedy::by_hand("put libata.force=noncqtrim on the kernel command line, or update the kernel");
+                report.serious("ata.queued-trim-harms", text, remedy);
+            }
+            Fault::Trim if sends => {
+                let text = format!("TRIM is known to fail on this drive, and this kernel sends it ({source})");
+                let remedy = Remedy::by_hand("put libata.force=notrim on the kernel command line, or update the kernel");
+                report.serious("drive.trim-fails", text, remedy);
+            }
+            Fault::Hangs if sends => {
+                report.caution(faults::HANGS, format!("TRIM is known to hang this drive ({source})"), no_discards(layer));
+            }
+            Fault::LosesData if sends => {
+                let text = format!("TRIM is known to lose data on this drive, and the kernel sends it ({source})");
+                report.serious(faults::LOSES_DATA, text, no_discards(layer));
+            }
+            _ => report.note("drive.known-fault", format!("{} ({source})", fault.note())),
         }
     }
+}
+
+/// Switches discards off for a drive that they harm.
+fn no_discards(layer: &Layer) -> Remedy {
+    Remedy::by_hand("mount its filesystems without discard, and with X-fstrim.notrim, so that nothing trims them")
+        .then_run(format!("echo 0 > {}", quoted(&limit_path(layer))))
+        .then("a boot restores that limit: repeat the command at every boot")
+}
+
+fn unqueued(trim: Option<&str>, report: &mut LayerReport) {
     if matches!(trim, Some("unqueued" | "forced_unqueued")) {
         let text =
             "TRIM is not queued: each one waits for all other commands and they for it; trim in batches or in idle time rather than online";

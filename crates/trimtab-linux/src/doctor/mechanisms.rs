@@ -19,6 +19,8 @@ use trimtab_drive::usage::quoted;
 
 /// Text of the finding in a container: the host's mechanisms are out of sight.
 const IN_CONTAINER: &str = "nothing in this container trims this filesystem; the host may";
+/// Code of the finding about a filesystem that nothing trims.
+pub const NOTHING_TRIMS: &str = "nothing-trims";
 /// Code of the finding about a filesystem type without FITRIM, which fstrim therefore cannot
 /// trim.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
@@ -294,11 +296,11 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &D
     let is_in_container = is_in_container(doctor.root);
     let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
     if !mount.is_writable() {
-        return Finding::new("nothing-trims", Severity::Note, format!("{text} (mounted read-only)"));
+        return Finding::new(NOTHING_TRIMS, Severity::Note, format!("{text} (mounted read-only)"));
     }
     // Enabling a mechanism now would have no effect or might do damage.
     if verdict.kind == VerdictKind::Unknown || verdict.is_in_vain {
-        return Finding::new("nothing-trims", Severity::Note, text);
+        return Finding::new(NOTHING_TRIMS, Severity::Note, text);
     }
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
@@ -307,7 +309,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &D
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),
     };
-    Finding::new("nothing-trims", Severity::Caution, text).remedy(remedy)
+    Finding::new(NOTHING_TRIMS, Severity::Caution, text).remedy(remedy)
 }
 
 /// Reports several mechanisms that repeat the same work.

@@ -2,7 +2,7 @@
 //! arrays, cloud services. For such a disk `rotational` proves nothing, and discards are
 //! enabled at the provider.
 
-use super::quirks::matches;
+use super::glob::matches;
 use super::{Finding, Gate, LayerReport, Remedy, Severity, is_numbered};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, device_directory};

@@ -184,9 +184,7 @@ pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Res
     let reading = match (smartctl::find(), &layer.kind) {
         (_, LayerKind::Drive(Bus::Virtio | Bus::Nbd | Bus::Zram)) => anyhow::bail!("{node} is a virtual drive and reports no wear"),
         (Some(program), _) => with_smartctl(&program, &node, device)?,
-        (None, LayerKind::Drive(Bus::Nvme)) => {
-            Reading::from(&SmartLog::read(root, layer).with_context(|| format!("cannot read the log of {node}"))?)
-        }
+        (None, LayerKind::Drive(Bus::Nvme)) => of_kernel(root, layer).with_context(|| format!("cannot read the log of {node}"))?,
         (None, _) => {
             let what = format!("smartctl is not installed, and the kernel does not show the wear of {node}");
             return Err(UsageError::missing(what).hint("install the package smartmontools").into());
@@ -195,6 +193,15 @@ pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Res
     let taken_unix_s = reading.taken_unix_s.or_else(|| Some(crate::sys::clock::unix_ms() / 1000));
     let model = reading.model.clone().or_else(|| drive::identity(root, layer).model);
     Ok(Reading { taken_unix_s, model, ..reading })
+}
+
+/// The health log of an NVMe drive, from the kernel.
+pub fn of_kernel(root: &Root, layer: &Layer) -> std::io::Result<Reading> {
+    let reading = Reading::from(&SmartLog::read(root, layer)?);
+    // The log does not name the drive, and the history tells drives apart by serial number.
+    let serial = root.read(drive::device_directory(layer).join("serial"));
+    let taken_unix_s = Some(crate::sys::clock::unix_ms() / 1000);
+    Ok(Reading { model: drive::identity(root, layer).model, serial, taken_unix_s, ..reading })
 }
 
 fn with_smartctl(program: &Path, node: &str, device: Option<&str>) -> anyhow::Result<Reading> {

@@ -262,7 +262,7 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     })?;
     let bytes = match args.format {
         SweepFormat::Csv => csv::file(&columns)?,
-        SweepFormat::Parquet => parquet::file(&columns, &directory.provenance()?)?,
+        SweepFormat::Parquet => parquet::file("sweep", &columns, &directory.provenance()?)?,
     };
     write_to(
         &args.output,

@@ -35,7 +35,8 @@ Reads through smartctl (package smartmontools, version 7.0 or later), which know
 drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive.
 
 One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from the oldest reading of the last
-30 days, or from --before. They are not known until there is one. Run the command daily, for example from cron with --quiet.
+30 days, or from --before. They are not known until there is one. The daemon reads NVMe drives every day. For other drives, run the
+command daily, for example from cron with --quiet.
 
 A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
 writes; the range in parentheses is what whole steps of the two counters leave open.

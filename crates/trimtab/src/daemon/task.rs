@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Discards;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::doctor::{AcceptedFinding, VerdictKind};
+use trimtab_linux::doctor::{AcceptedFinding, VerdictKind, trim_refusal};
 use trimtab_linux::host::environment::on_battery;
 use trimtab_linux::host::processes::boot_id;
 use trimtab_linux::session::directories::run_directory;
@@ -135,6 +135,10 @@ impl Task {
         let blocked = if obstacle.is_some() && verdict.is_some() { None } else { diagnose(&fs, &common, &control) };
         if let Some(obstacle) = obstacle {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
+        }
+        if let Some(why) = trim_refusal(fs.root(), fs.mount(), fs.stack(), &common.accepted.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            anyhow::bail!("{shown} is not trimmed: {why}");
         }
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
             anyhow::bail!("{shown} is not trimmed: {why}");

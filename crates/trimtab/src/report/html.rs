@@ -262,10 +262,12 @@ fn write_table(html: &mut String, table: &Table, stacks: bool) {
         let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", prose(heading));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
+    let is_marked = |i: usize| i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
+    let marked: Vec<bool> = (0..table.header.len()).map(is_marked).collect();
     for (at, row) in table.rows.iter().enumerate() {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
-            let marked = i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
+            let marked = marked.get(i) == Some(&true);
             // The mark hangs to the right of its figure, so that digits stay aligned.
             let hung = if marked && !cell.ends_with(NOT_STEADY) { "<span class=\"hung\" aria-hidden=\"true\"></span>" } else { "" };
             let is_text = is_remark(i) || cell.chars().count() > FIGURE_CHARS;

@@ -104,7 +104,7 @@ fn life_left(left: &LifeLeft) -> String {
 }
 
 /// Days, or years from two years on.
-fn time(days: f64) -> String {
+pub(crate) fn time(days: f64) -> String {
     if days < 2.0 * DAYS_OF_YEAR { format!("{} days", three_digits(days)) } else { format!("{} years", three_digits(days / DAYS_OF_YEAR)) }
 }
 

@@ -302,8 +302,8 @@ impl Directory {
             // The table of cells comes last: if it exists, all exist.
             for part in [ResultTable::Histograms, ResultTable::Series, ResultTable::Cells] {
                 if let Some(columns) = self.columns(part, &rows) {
-                    let bytes =
-                        parquet::file(&columns, &provenance).with_context(|| format!("cannot write {}", shown(&self.dir, part.file())))?;
+                    let bytes = parquet::file("sweep", &columns, &provenance)
+                        .with_context(|| format!("cannot write {}", shown(&self.dir, part.file())))?;
                     self.write(part.file(), &bytes)?;
                 }
             }

@@ -14,13 +14,13 @@ use trimtab_study::sweep::table::{Cells, Column};
 /// Rows per write.
 const ROWS: usize = 65_536;
 
-/// Encodes the file.
+/// Encodes the file with a table of this name.
 ///
 /// # Errors
 /// The format cannot represent the table.
-pub fn file(columns: &[Column], provenance: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
+pub fn file(name: &str, columns: &[Column], provenance: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
-    let schema = Arc::new(Type::group_type_builder("sweep").with_fields(fields).build()?);
+    let schema = Arc::new(Type::group_type_builder(name).with_fields(fields).build()?);
     let metadata = provenance.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_created_by(concat!("trimtab ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -94,8 +94,8 @@ mod tests {
             Column { name: "reason".into(), values: Cells::Texts((0..rows).map(|n| (n % 5 == 0).then(|| format!("é {n}"))).collect()) },
         ];
         let provenance = [("trimtab.plan".to_owned(), "[axes]\n".to_owned())];
-        let bytes = file(&columns, &provenance).unwrap();
-        assert_eq!(bytes, file(&columns, &provenance).unwrap());
+        let bytes = file("sweep", &columns, &provenance).unwrap();
+        assert_eq!(bytes, file("sweep", &columns, &provenance).unwrap());
         let mut scratch = tempfile::tempfile().unwrap();
         scratch.write_all(&bytes).unwrap();
         let reader = SerializedFileReader::new(scratch).unwrap();

@@ -5,6 +5,7 @@ use super::ManualTrimRequest;
 use super::outcome::{FilesystemOutcome, SendEstimate, finish};
 use super::progress::{show, view};
 use super::whole::whole;
+use crate::daemon::config::Config;
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::doctor;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -122,6 +124,16 @@ fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Res
     Ok(())
 }
 
+/// Refuses drives that lose data when they are trimmed, unless the configuration accepts that.
+fn require_harmless(fs: &Filesystem) -> anyhow::Result<()> {
+    let config = Config::of_root(fs.root()).and_then(Result::ok);
+    let accepted = config.map(|config| config.ignore).unwrap_or_default();
+    match doctor::trim_refusal(fs.root(), fs.mount(), fs.stack(), &accepted) {
+        Some(why) => anyhow::bail!("cannot trim {}: {why}", fs.mount().mount_point.display()),
+        None => Ok(()),
+    }
+}
+
 fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<FilesystemOutcome> {
     require_possible(request, fs)?;
     let mut outcome = blank(request, fs);
@@ -164,6 +176,7 @@ fn blank(request: &ManualTrimRequest, fs: &Filesystem) -> FilesystemOutcome {
 fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> anyhow::Result<FilesystemOutcome> {
     let shown = fs.mount().mount_point.display().to_string();
     require_possible(request, fs)?;
+    require_harmless(fs)?;
     interrupt::must_finish();
     let locks = lock(request, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(request, fs);

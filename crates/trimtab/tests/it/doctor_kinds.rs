@@ -4,7 +4,9 @@
 use crate::support::trimtab;
 use crate::sysroot::unpack;
 use std::path::Path;
-use trimtab_linux::doctor::{Diagnosis, Doctor};
+use trimtab_linux::doctor::{AcceptedFinding, Diagnosis, Doctor, trim_refusal};
+use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 
 const NVME: &str = "/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1";
@@ -317,4 +319,46 @@ fn trim_of_vdo_is_blocked_but_gives_space_back() {
     assert_eq!(verdict(&diagnosis), "blocked");
     assert!(diagnosis.verdict.text.ends_with("a trim gives space back to VDO"), "{}", diagnosis.verdict.text);
     assert!(to_do(&diagnosis).contains("trimtab apply idle /"), "what trims it is not in vain: {}", to_do(&diagnosis));
+}
+
+/// An SD card by manufacturer, OEM and name, and what its queue says of discards.
+fn card(ids: [&str; 3], queue: &str) -> String {
+    const CARD: &str = "/sys/devices/platform/soc/mmc_host/mmc0/mmc0:aaaa/block/mmcblk0";
+    let ids = format!("{CARD}/device/manfid = {}\n{CARD}/device/oemid = {}\n{CARD}/device/name = {}\n", ids[0], ids[1], ids[2]);
+    mounted("27 1 179:0 / / rw,relatime - ext4 /dev/mmcblk0 rw") + &drive(CARD, "179:0", &format!("{queue} rotational=0"), &ids)
+}
+
+#[test]
+fn card_that_loses_data_is_serious_until_discards_are_off() {
+    let (bad, good) = (["0x000041", "0x3432", "SD32G"], ["0x000041", "0x4247", "SD32G"]);
+    let off = "discard_granularity=4096 discard_max_bytes=0 discard_max_hw_bytes=1073741824";
+    for (ids, queue, is_bad) in [(bad, TAKES, true), (good, TAKES, false), (bad, off, false)] {
+        let tree = unpack(&card(ids, queue));
+        let root = Root::recorded(tree.path()).unwrap();
+        let doctor = Doctor::new(&root).unwrap();
+        let diagnosis = doctor.examine_path(Path::new("/")).unwrap();
+        let findings = &diagnosis.layers[0].findings;
+        assert_eq!(findings.iter().any(|f| f.code == "drive.trim-loses-data"), is_bad, "{ids:?} {queue}: {findings:?}");
+        let steps = to_do(&diagnosis);
+        assert_eq!(steps.contains("echo 0 > /sys/"), is_bad, "{steps}");
+        assert!(!is_bad || !steps.contains("fstrim.timer") && !steps.contains("trimtab apply"), "{steps}");
+    }
+}
+
+#[test]
+fn refusal_of_a_harmful_drive_ends_with_an_accepted_finding() {
+    let tree = unpack(&card(["0x000041", "0x3432", "SD32G"], TAKES));
+    let root = Root::recorded(tree.path()).unwrap();
+    let mounts = mountinfo::read(&root).unwrap();
+    let stack = Stack::of_mount(&root, &mounts, &mounts[0]);
+    let refusal = |accepted: &[&str]| {
+        let accepted: Vec<AcceptedFinding> = accepted.iter().map(|text| text.parse().unwrap()).collect();
+        trim_refusal(&root, &mounts[0], &stack, &accepted)
+    };
+    for accepted in [&[][..], &["drive.trim-hangs"], &["drive.trim-loses-data:/srv"]] {
+        let why = refusal(accepted).unwrap();
+        assert!(why.starts_with("mmcblk0 (SD32G) is known to lose data") && why.contains("https://"), "{why}");
+    }
+    assert_eq!(refusal(&["drive.trim-loses-data:/"]), None);
+    assert_eq!(refusal(&["drive.trim-loses-data"]), None);
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::environment::capture;
 use trimtab_linux::host::root::Root;
+use trimtab_linux::wear::Reading;
+use trimtab_linux::wear::history::WearHistory;
 
 /// The environment stored with a run, for the machine of `fixture` extended by `more`.
 fn environment(fixture: &str, more: &str) -> Vec<(String, String)> {
@@ -38,6 +40,32 @@ fn nvme_drive_reports_temperature_and_wear() {
         assert_eq!(value(&fields, "drive.temperature"), "38 °C", "{place}");
         assert_eq!(value(&fields, "drive.wear"), "n/a: the drive does not report it");
     }
+}
+
+#[test]
+fn daily_reading_of_an_nvme_drive_is_kept_under_its_serial() {
+    let mut log = vec![0_u8; 512];
+    log[5] = 7;
+    log[48..56].copy_from_slice(&1000_u64.to_le_bytes());
+    let hex: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "nvme").unwrap();
+    let more = format!("{NVME}/device/model = Example\n{NVME}/device/serial = S1\nhex /nvme-smart-log/nvme0n1 {hex}");
+    let tree = unpack(&format!("{text}\n{more}"));
+    let (root, state) = (Root::recorded(tree.path()).unwrap(), tempfile::tempdir().unwrap());
+    trimtab::daemon::wear::read(&root, state.path()).unwrap();
+    trimtab::daemon::wear::read(&root, state.path()).unwrap();
+    let later = |serial: &str| Reading {
+        model: Some("Example".to_owned()),
+        serial: Some(serial.to_owned()),
+        taken_unix_s: Some(trimtab_linux::sys::clock::unix_now().0 / 1_000_000_000 + 86_400),
+        ..Reading::default()
+    };
+    let history = WearHistory::open(state.path()).unwrap();
+    let kept = history.before(&later("S1")).unwrap();
+    assert_eq!((kept.host_written.unwrap().bytes, kept.used.unwrap().percent), (512_000_000, 7));
+    assert!(history.before(&later("S2")).is_none());
+    let file: serde_json::Value = serde_json::from_slice(&std::fs::read(state.path().join("wear.json")).unwrap()).unwrap();
+    assert_eq!(file["drives"].as_object().unwrap().values().map(|points| points.as_array().unwrap().len()).collect::<Vec<_>>(), [1]);
 }
 
 #[test]

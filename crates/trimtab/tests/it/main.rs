@@ -22,6 +22,7 @@ mod doctor_timer;
 mod drive_health;
 mod errors;
 mod first_screens;
+mod fleet;
 mod fuse;
 mod fuzz_targets;
 mod golden;

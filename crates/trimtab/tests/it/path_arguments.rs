@@ -215,7 +215,7 @@ fn store_in_directory_writable_by_others_is_refused() {
 }
 
 /// Argument lists for every input file that the user names.
-const INPUTS: [&[&str]; 17] = [
+const INPUTS: [&[&str]; 18] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
@@ -233,6 +233,7 @@ const INPUTS: [&[&str]; 17] = [
     &["doctor", "--sysroot", "@"],
     &["wear", "--from", "@"],
     &["wear", "--from", "-", "--before", "@"],
+    &["report", "fleet", "@"],
 ];
 
 /// Paths that are not regular files.
