@@ -5,7 +5,7 @@ use crate::volume::node::Node;
 use crate::volume::spec::BLOCK;
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_drive::{Device, Extent};
+use trimtab_drive::Device;
 
 impl<D: Device> Volume<D> {
     /// Panics if bitmaps, extents, counts or journal are inconsistent.
