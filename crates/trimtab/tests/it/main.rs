@@ -20,6 +20,7 @@ mod doctor_all;
 mod doctor_kinds;
 mod doctor_timer;
 mod errors;
+mod fio_jobs;
 mod first_screens;
 mod fuse;
 mod fuzz_targets;
