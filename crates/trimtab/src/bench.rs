@@ -5,6 +5,7 @@ pub mod crystal;
 pub mod finish;
 pub mod fio;
 pub mod job_target;
+pub mod load;
 pub mod modelled;
 pub mod nfs;
 pub mod small_files;

@@ -9,6 +9,7 @@ pub mod file;
 pub(crate) mod history;
 pub mod html;
 pub mod layout;
+pub mod load;
 pub mod markdown;
 pub(crate) mod mended;
 pub mod nfs;

@@ -7,6 +7,7 @@ mod attach;
 mod attached;
 mod bench_age;
 mod bench_crystal;
+mod bench_load;
 mod bench_modelled;
 mod bench_tree;
 mod bench_turns;
