@@ -125,10 +125,10 @@ test-packages:
 # Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain.
 # Parsers of the binary crate are built separately, because their build takes several times as long.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= spec trace policy plan import recording tables layout sysroot archive sweep
+FUZZ_TARGETS ?= spec trace policy plan jobs import recording tables layout sysroot archive sweep
 fuzz:
 	for t in $(FUZZ_TARGETS); do \
-	  case $$t in spec|trace|policy|plan) features="";; *) features="--features binary";; esac; \
+	  case $$t in spec|trace|policy|plan|jobs) features="";; *) features="--features binary";; esac; \
 	  mkdir -p fuzz/corpus/$$t; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$features $$t $(CURDIR)/fuzz/corpus/$$t $(CURDIR)/fuzz/seeds/$$t $(CURDIR)/drives -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 || exit 1; done

@@ -1,6 +1,7 @@
 //! Workloads on modelled drives, with records of the drive's internal state.
 
 pub mod few;
+mod jobs;
 pub mod loops;
 pub mod passes;
 pub mod replay;
@@ -19,6 +20,7 @@ use crate::runner::{Observer, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::Limit;
+use crate::workload::jobs::{Job, JobGroup};
 use crate::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings, TrimPattern};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -72,6 +74,8 @@ pub enum SimulationLoad<T> {
     Crystal(Loops),
     /// A block trace, read by its owner.
     Trace(T),
+    /// Jobs of a fio file.
+    Jobs(Vec<Job>),
 }
 
 /// A synthetic workload.
@@ -223,6 +227,7 @@ pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(),
             settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
         }
         SimulationLoad::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
+        SimulationLoad::Jobs(given) => drop(jobs::prepare(spec, plan, given)?),
         SimulationLoad::Trace(_) => {}
     }
     fill(spec, plan).map(drop)
@@ -273,7 +278,7 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, observer: &mut 
         account,
         metrics: finished.metrics,
         capacity,
-        in_rounds: matches!(plan.load, SimulationLoad::Crystal(_)),
+        in_rounds: matches!(plan.load, SimulationLoad::Crystal(_) | SimulationLoad::Jobs(_)),
     })
 }
 
@@ -281,6 +286,7 @@ enum PreparedWorkload<'a, T> {
     Synthetic(Synthetic, u32),
     Crystal(&'a Loops, loops::LoopWorkload),
     Trace(&'a T),
+    Jobs(&'a [Job], Vec<JobGroup<'a>>),
 }
 
 impl<'a, T: Trace> PreparedWorkload<'a, T> {
@@ -292,6 +298,7 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
             }
             SimulationLoad::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
             SimulationLoad::Trace(trace) => Self::Trace(trace),
+            SimulationLoad::Jobs(given) => Self::Jobs(given, jobs::prepare(spec, plan, given)?),
         })
     }
 
@@ -310,6 +317,7 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
                 Ok(WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, observer)),
+            Self::Jobs(given, groups) => Ok(jobs::run(spec, given, groups, subject, now, observer)),
             Self::Trace(trace) => {
                 let until = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
                 passes::replay(trace, plan.data, until, subject, now, observer)
@@ -391,6 +399,7 @@ fn settings<T: Trace>(plan: &SimulationPlan<T>, total: Option<Bytes>) -> Vec<Fie
         SimulationLoad::Synthetic(addresses) => fields.extend(addresses.fields()),
         SimulationLoad::Crystal(loops) => fields.extend(loops.fields()),
         SimulationLoad::Trace(trace) => fields.extend(trace.fields()),
+        SimulationLoad::Jobs(jobs) => fields.extend(jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string()))),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
     fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));

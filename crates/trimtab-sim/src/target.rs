@@ -134,6 +134,13 @@ pub trait BlockTarget: Clock {
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult;
 }
 
+/// A block target that can wait for a time and for completions together.
+pub trait PacedTarget: BlockTarget {
+    /// Waits for one completion, but not beyond `instant`; appends all to `done`. Only called with
+    /// operations in flight.
+    fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult;
+}
+
 /// A file target with full-filesystem trim and a device that counts discards.
 pub trait TrimTarget: FileTarget {
     /// Trims all free space; the caller excludes concurrent trims. Returns the result and the

@@ -3,6 +3,7 @@
 pub mod age;
 pub mod churn;
 pub mod crystal;
+pub mod jobs;
 pub mod nfs;
 pub mod postmark;
 pub mod synced;

@@ -3,6 +3,9 @@
 pub mod age;
 pub mod crystal;
 pub mod finish;
+pub mod fio;
+pub mod job_target;
+pub mod load;
 pub mod modelled;
 pub mod nfs;
 pub mod small_files;

@@ -5,6 +5,7 @@ pub mod below;
 pub mod crew;
 pub mod datasheet;
 pub mod fields;
+pub mod job_file;
 pub mod memory;
 pub mod probed;
 pub(crate) mod replay;

@@ -10,6 +10,7 @@ pub(crate) mod fleet;
 pub(crate) mod history;
 pub mod html;
 pub mod layout;
+pub mod load;
 pub mod markdown;
 pub(crate) mod mended;
 pub mod nfs;

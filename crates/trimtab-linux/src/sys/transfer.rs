@@ -14,6 +14,7 @@ use super::pool::Pool;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::time::Instant;
 
 /// Default memory per tag, in bytes.
 const STRIDE: usize = 4096;
@@ -205,6 +206,20 @@ impl Transfers {
             Engine::Ring(ring) => ring.wait(min),
             Engine::Threads(threads) => {
                 threads.wait(min);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until a completion can be taken, but not beyond `deadline`.
+    ///
+    /// # Errors
+    /// The ring has failed permanently.
+    pub fn wait_until(&mut self, deadline: Instant) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Ring(ring) => ring.wait_until(deadline),
+            Engine::Threads(threads) => {
+                threads.wait_until(deadline);
                 Ok(())
             }
         }

@@ -11,11 +11,11 @@ use crate::sys::descriptor;
 use crate::sys::fiemap;
 use crate::sys::maker::Maker;
 use crate::sys::transfer::{Transfer, TransferAction, Transfers};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::run::{TargetKind, Warning};
-use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult};
 
 /// Maximum number of operations submitted with one call. Single submissions cost one call
 /// each; submitting all at once leaves an idle drive waiting while the data of the later ones
@@ -434,6 +434,23 @@ impl BlockTarget for BlockFile {
         let early = self.early.len() as u32;
         done.append(&mut self.early);
         self.take(min.saturating_sub(early), done)
+    }
+}
+
+impl PacedTarget for BlockFile {
+    /// A lone operation that needs a blocking call may exceed `instant`.
+    fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        if !self.early.is_empty() {
+            return self.reap(0, done);
+        }
+        if let Some(lone) = self.lone.take() {
+            return self.call(&lone, done);
+        }
+        self.submit_queued()?;
+        if let Err(error) = self.transfers.wait_until(self.started + Duration::from_nanos(instant.0)) {
+            return Err(self.engine_error(&error));
+        }
+        self.take_completed(0, done)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use trimtab_drive::Command;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
-use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
+use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, PacedTarget, TargetResult};
 
 const QUEUE_DEPTH_MAX: u32 = 4096;
 
@@ -151,6 +151,12 @@ impl BlockTarget for NullBlocks {
         let completed = self.now();
         done.extend(self.issued.drain(..).map(|(tag, issued)| BlockCompletion { tag, issued, submitted, completed, result: Ok(()) }));
         Ok(())
+    }
+}
+
+impl PacedTarget for NullBlocks {
+    fn reap_until(&mut self, _instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        self.reap(1, done)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A modelled drive as a block target, in virtual time.
 
-use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::format;
@@ -173,6 +173,18 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
             done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
             reaped += 1;
         }
+        Ok(())
+    }
+}
+
+impl<D: Device> PacedTarget for DriveTarget<D> {
+    fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let next = [self.in_flight.queue.front(), self.in_flight.late.peek().map(|Reverse(late)| late)];
+        let next = next.into_iter().flatten().map(|command| command.done).min();
+        if next.is_some_and(|next| next <= instant) {
+            return self.reap(1, done);
+        }
+        self.now = self.now.max(instant);
         Ok(())
     }
 }

@@ -33,6 +33,14 @@ pub enum Pattern {
         /// Exponent.
         theta: f64,
     },
+    /// Every position once per round, each round in another random order.
+    Shuffled,
+    /// Pareto's law: `share` of the positions, in (0, 1), get 1 - `share` of the operations, and the
+    /// same holds within them. A fixed permutation spreads them over the space.
+    Pareto {
+        /// Share of the positions.
+        share: f64,
+    },
 }
 
 impl Pattern {
@@ -241,7 +249,26 @@ impl Synthetic {
                 let rank = self.zipf.as_ref().map_or(0, |zipf| zipf.rank(&mut self.addresses));
                 self.spread.place(rank).min(last)
             }
+            Pattern::Shuffled => {
+                let rank = if self.next_place < self.places { self.next_place } else { 0 };
+                if rank < self.next_place {
+                    self.spread = Spread::new(self.places, self.addresses.next_u64());
+                }
+                self.next_place = rank + 1;
+                self.spread.place(rank).min(last)
+            }
+            Pattern::Pareto { share } => {
+                let power = libm::log(share) / libm::log1p(-share);
+                let rank = self.places as f64 * libm::pow(self.addresses.unit(), power);
+                self.spread.place((rank as u64).min(self.places - 1)).min(last)
+            }
         }
+    }
+
+    /// The range of the next operation, for callers that choose its kind.
+    pub fn draw(&mut self) -> Extent {
+        let len = u64::from(self.size());
+        Extent { offset: self.settings.offset + self.place(len) * self.grain, len }
     }
 }
 
@@ -264,6 +291,7 @@ fn check(settings: &SyntheticSettings) -> Result<u64, SyntheticSettingsError> {
                 "the hot shares of space and operations must lie between 0 and 1"
             }
             Pattern::Zipf { theta } if !(0.0..10.0).contains(&theta) => "the Zipf exponent must be at least 0 and below 10",
+            Pattern::Pareto { share } if !(share > 0.0 && share < 1.0) => "the Pareto share must lie between 0 and 1",
             _ => return Ok(smallest),
         }
     };
@@ -295,6 +323,8 @@ impl BlockWorkload for Synthetic {
             Pattern::Uniform => "random",
             Pattern::HotCold { .. } => "hot-cold",
             Pattern::Zipf { .. } => "zipf",
+            Pattern::Shuffled => "shuffled",
+            Pattern::Pareto { .. } => "pareto",
         };
         Some(BlockPhase {
             name: name.to_string(),
@@ -687,14 +717,16 @@ mod tests {
         #[test]
         fn operations_stay_inside_the_span(
             seed in any::<u64>(), offset in 0_u64..100, span in 16_u64..5000,
-            kind in 0..4, read in 0_u8..50, trim in 0_u8..50, in_use in any::<bool>(), before in 0_u64..6000,
+            kind in 0..6, read in 0_u8..50, trim in 0_u8..50, in_use in any::<bool>(), before in 0_u64..6000,
         ) {
 
             let pattern = match kind {
                 0 => Pattern::Sequential,
                 1 => Pattern::Uniform,
                 2 => Pattern::HotCold { space: 0.2, ops: 0.8 },
-                _ => Pattern::Zipf { theta: 1.2 },
+                3 => Pattern::Zipf { theta: 1.2 },
+                4 => Pattern::Shuffled,
+                _ => Pattern::Pareto { share: 0.2 },
             };
             let settings = SyntheticSettings {
                 pattern, mix: Mix { read_percent: read, trim_percent: trim },

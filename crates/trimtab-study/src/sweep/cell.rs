@@ -55,6 +55,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                     SimulationLoad::Trace(trace) => format!("{content} {:?}", trace.fields()),
                     SimulationLoad::Synthetic(addresses) => format!("{addresses:?}"),
                     SimulationLoad::Crystal(loops) => format!("{loops:?}"),
+                    SimulationLoad::Jobs(jobs) => format!("{jobs:?}"),
                 };
                 let SimulationPlan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
                 format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
@@ -155,7 +156,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 let pages = match &plan.load {
                     SimulationLoad::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
                     SimulationLoad::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
-                    SimulationLoad::Trace(_) => false,
+                    SimulationLoad::Trace(_) | SimulationLoad::Jobs(_) => false,
                 };
                 let bits = self.drive.capacity_bytes / if pages { 8 * block } else { block };
                 let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };

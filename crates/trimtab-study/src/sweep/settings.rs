@@ -357,7 +357,7 @@ fn addresses(mut pattern: Pattern, given: &mut GivenSettings<'_>) -> Result<Addr
             given.apply([("hot_space", Setting::Fraction(space, 0.0..=1.0)), ("hot_operations", Setting::Fraction(ops, 0.0..=1.0))])?
         }
         Pattern::Zipf { theta } => given.apply([("theta", Setting::Fraction(theta, 0.0..=10.0))])?,
-        Pattern::Sequential | Pattern::Uniform => {}
+        Pattern::Sequential | Pattern::Uniform | Pattern::Shuffled | Pattern::Pareto { .. } => {}
     }
     let sizes = given.option::<RequestSizes>("size")?.map_or_else(|| alloc::vec![(4096, 1)], |sizes| sizes.0);
     let (mix, trims_of) = (Mix::default(), TrimPattern::default());

@@ -119,7 +119,7 @@ impl CrystalRequest {
 
 /// Capabilities kept from root: use files of other users that were named, see their other
 /// users, and lock memory.
-const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::LEASE)
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::IPC_LOCK)

@@ -2,6 +2,8 @@
 
 mod age;
 mod crystal;
+mod fio;
+mod load;
 mod nfs;
 mod small_files;
 mod tree;
@@ -24,6 +26,8 @@ Examples:
   trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
   trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
+  trimtab bench fio jobs.fio drive:nvme-tlc-500gb    the jobs of a fio job file
+  trimtab bench load drive:nvme-tlc-500gb       latency against offered load
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
   trimtab bench tree /mnt/a --against /mnt/b    alternate between two targets, and compare them in one line
@@ -45,6 +49,8 @@ impl BenchArgs {
             BenchWorkload::Tree(args) => of(&args.target, &args.against),
             BenchWorkload::Age(args) => of(&args.target, &args.against),
             BenchWorkload::Nfs(args) => of(&args.target, &args.against),
+            BenchWorkload::Fio(args) => MountScope::of_targets([args.target.as_str()]),
+            BenchWorkload::Load(args) => MountScope::of_targets([args.target.as_str()]),
         }
     }
 }
@@ -56,6 +62,8 @@ enum BenchWorkload {
     Tree(Box<tree::BenchTreeArgs>),
     Age(Box<age::BenchAgeArgs>),
     Nfs(Box<nfs::BenchNfsArgs>),
+    Fio(Box<fio::BenchFioArgs>),
+    Load(Box<load::BenchLoadArgs>),
 }
 
 /// Runs the workload and prints the report.
@@ -68,6 +76,8 @@ pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
         BenchWorkload::Tree(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::tree::run, context),
         BenchWorkload::Age(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::age::run, context),
         BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::nfs::run, context),
+        BenchWorkload::Fio(args) => turns::run(None, args.request(), |r| &mut r.target, bench::fio::run, context),
+        BenchWorkload::Load(args) => turns::run(None, args.request(), |r| &mut r.target, bench::load::run, context),
     }
 }
 

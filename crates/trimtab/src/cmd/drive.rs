@@ -30,7 +30,7 @@ enum DriveSubcommand {
     /// List the shipped drive specifications and the twins learned here.
     List,
     /// Run a workload on a modelled drive in virtual time, and show its internal state.
-    Simulate(simulate::DriveSimulateArgs),
+    Simulate(Box<simulate::DriveSimulateArgs>),
     /// Show a specification: every figure with its source.
     Show(show::DriveShowArgs),
     /// Make a drive file from the figures of a data sheet.

@@ -2,14 +2,19 @@
 
 use crate::store::recipe;
 use trimtab_drive::discards::Amount;
-use trimtab_drive::units::{Bytes, grouped, three_digits};
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
 use trimtab_sim::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
+use trimtab_sim::runner::jobs;
 use trimtab_study::document::{Document, Section, SectionBlock, Table};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {
-    let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&run.metrics))])];
+    let (jobs, others): (Vec<Metric>, Vec<Metric>) = run.metrics.iter().cloned().partition(|metric| jobs::is_figure(&metric.name));
+    let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&others))])];
+    if !jobs.is_empty() {
+        sections.insert(0, Section::new("Jobs", vec![SectionBlock::Table(job_figures(&jobs))]));
+    }
     sections.push(Section::new("Phases", vec![SectionBlock::Table(phases(&run.phases))]));
     let latencies = latencies(&run.phases);
     if !latencies.rows.is_empty() {
@@ -32,8 +37,8 @@ pub fn document(run: &Run) -> Document {
     if !run.warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(run.warnings.clone())]));
     }
-    if run.metrics.is_empty() {
-        sections.remove(0);
+    if others.is_empty() {
+        sections.retain(|section| section.title != "Figures");
     }
     Document { title: format!("{} on {}", run.workload, run.target_label), subtitle: subtitle(run), sections, ..Document::default() }
 }
@@ -210,6 +215,23 @@ pub fn metrics(metrics: &[Metric]) -> Table {
             row.push(quantity(mean, metric.unit));
         }
         table.row(row);
+    }
+    table
+}
+
+/// One row per job and kind of request.
+fn job_figures(figures: &[Metric]) -> Table {
+    let mut table = Table::new("", &["job and operation", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9"]);
+    let value = |name: String| {
+        let metric = figures.iter().find(|metric| metric.name == name);
+        metric.map_or_else(String::new, |metric| match metric.unit {
+            Unit::Nanos => Nanos(metric.samples[0] as u64).to_string(),
+            _ => three_digits(metric.samples[0]),
+        })
+    };
+    for job in figures.iter().filter_map(|metric| metric.name.strip_suffix(jobs::RATE)) {
+        let of = |figure: &&str| value(format!("{job}{figure}"));
+        table.row([job.to_owned()].into_iter().chain(jobs::FIGURES.iter().map(of)));
     }
     table
 }

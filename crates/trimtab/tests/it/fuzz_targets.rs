@@ -9,6 +9,8 @@ use trimtab_drive::rng::Stream;
 mod archive;
 #[path = "../../../../fuzz/src/import.rs"]
 mod import;
+#[path = "../../../../fuzz/src/jobs.rs"]
+mod jobs;
 #[path = "../../../../fuzz/src/layout.rs"]
 mod layout;
 #[path = "../../../../fuzz/src/plan.rs"]
@@ -84,6 +86,7 @@ fn binary_fuzz_targets_survive_changed_seeds() {
 fn text_fuzz_targets_survive_changed_seeds() {
     on_changed_seeds("plan", 100, |bytes| plan::run(text(bytes)));
     on_changed_seeds("policy", 100, |bytes| policy::run(text(bytes)));
+    on_changed_seeds("jobs", 1000, |bytes| jobs::run(text(bytes)));
     on_changed_seeds("trace", 100, |bytes| trace::run(text(bytes)));
     on_changed_seeds("spec", 30, |bytes| spec::run(text(bytes)));
 }

@@ -5,6 +5,7 @@ use super::model::{self, Outcome, Run};
 use super::offered::{self, Percentiles, Sweep};
 use super::zones::{self, ZoneOutcome, ZoneRun};
 use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_sim::analysis::latency_knee;
 
 /// Name of the figure that a share of read-only pages is judged by.
 pub const RELATIVE: &str = "rate over uniform";
@@ -134,7 +135,7 @@ fn sweep_values(offered: &[f64], steps: &[Percentiles]) -> Vec<Value> {
         figures.map(|(figure, value)| Value { at: load(*rate), figure, value })
     };
     let writes: Vec<f64> = steps.iter().map(|step| step.write_p99).collect();
-    let knee = offered::knee(&writes).map_or_else(|| offered.last().map(|rate| rate * 2.0), |nth| offered.get(nth).copied());
+    let knee = latency_knee(&writes).map_or_else(|| offered.last().map(|rate| rate * 2.0), |nth| offered.get(nth).copied());
     let knee = knee.map(|value| Value { at: "sweep".to_owned(), figure: KNEE, value });
     offered.iter().zip(steps).flat_map(of_step).chain(knee).collect()
 }

@@ -13,8 +13,6 @@ use trimtab_drive::{Command, Device as _, Extent};
 
 /// Measured sweeps: figures computed from the raw logs of SSD-iq, commit 8a0a3f4.
 pub const LATENCY: &str = include_str!("latency.csv");
-/// The knee is the lowest offered load whose p99 exceeds this many times that of the lowest load.
-pub const KNEE: f64 = 10.0;
 /// Simulated time of one step. Its first quarter is not recorded.
 const STEP_SECONDS: f64 = 2.0;
 /// Drive writes of 4 KiB after the fill, before the first step.
@@ -83,13 +81,6 @@ pub fn parse(csv: &str) -> Result<Vec<Sweep>, String> {
     }
     sweeps.iter_mut().for_each(|sweep| sweep.steps.sort_by(|a, b| a.offered.total_cmp(&b.offered)));
     Ok(sweeps)
-}
-
-/// Index of the knee among the write p99 of ascending loads; `None` without one.
-#[must_use]
-pub fn knee(write_p99: &[f64]) -> Option<usize> {
-    let low = write_p99.first()?;
-    write_p99.iter().position(|p99| *p99 > KNEE * low)
 }
 
 /// A thread that submits commands at random instants, with a limited number in flight. A command

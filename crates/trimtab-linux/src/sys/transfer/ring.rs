@@ -5,6 +5,7 @@ use crate::sys::pool::Pool;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// The only registered file.
 const FILE: types::Fixed = types::Fixed(0);
@@ -13,6 +14,8 @@ const FILE: types::Fixed = types::Fixed(0);
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 /// Largest range that can be registered as one buffer.
 const REGISTERED_MAX: usize = 1 << 30;
+/// Pause between two polls on kernels without a wait with a time limit.
+const POLL: Duration = Duration::from_micros(20);
 
 /// A ring with a registered file. The pool is registered too if the limit on locked memory
 /// allows it.
@@ -86,6 +89,28 @@ impl Ring {
             // SAFETY: no argument is passed.
             match unsafe { self.ring.submitter().enter::<()>(0, min as u32, EnterFlags::GETEVENTS.bits(), None) } {
                 Ok(_) => {}
+                Err(error) => self.retry(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a completion can be taken, but not beyond `deadline`.
+    pub fn wait_until(&mut self, deadline: Instant) -> io::Result<()> {
+        while self.ring.completion().is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            if !self.ring.params().is_feature_ext_arg() {
+                // Linux before 5.11 has no wait with a time limit.
+                std::thread::sleep(left.min(POLL));
+                continue;
+            }
+            let time = types::Timespec::from(left);
+            match self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time)) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => break,
                 Err(error) => self.retry(error)?,
             }
         }

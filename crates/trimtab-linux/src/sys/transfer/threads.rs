@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// More threads than this bring no benefit.
 const THREADS_MAX: u32 = 256;
@@ -57,6 +58,13 @@ impl Threads {
         while state.done.len() < min {
             state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits until a completion can be taken, but not beyond `deadline`.
+    pub fn wait_until(&self, deadline: Instant) {
+        let state = self.shared.lock();
+        let left = deadline.saturating_duration_since(Instant::now());
+        drop(self.shared.finished.wait_timeout_while(state, left, |state| state.done.is_empty()));
     }
 
     /// Takes all completions and calls `each` with the tag and the system call's result, or a

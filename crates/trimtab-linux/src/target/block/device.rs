@@ -47,6 +47,13 @@ pub struct Claim {
     pub(super) device: Option<(u32, bool)>,
 }
 
+impl Claim {
+    /// Size of the device or file.
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+}
+
 /// The object behind a path, resolved once. Everything else happens to this object.
 struct ResolvedTarget {
     object: OwnedFd,

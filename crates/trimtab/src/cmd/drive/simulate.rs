@@ -4,7 +4,7 @@ use crate::cmd::options::{ReadingArgs, TimingArgs, one_of};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
-use crate::drives::{self, Drive, crew};
+use crate::drives::{self, Drive, crew, job_file};
 use crate::report;
 use crate::store;
 use crate::store::recipe;
@@ -27,6 +27,7 @@ use trimtab_sim::run::Run;
 use trimtab_sim::runner::{Observer, RunEnd, RunProgress};
 use trimtab_sim::simulate::few;
 use trimtab_sim::target::TargetResult;
+use trimtab_sim::workload::jobs::Job;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 use trimtab_vssd::trace::timing::{self, Timing};
 
@@ -52,6 +53,7 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload trace:msr.csv --volume 1 --trim batched:every=1d
   trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
+  trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
 pub struct DriveSimulateArgs {
@@ -61,6 +63,9 @@ pub struct DriveSimulateArgs {
     /// Run this workload.
     #[arg(long, default_value = "random", value_name = "SPEC")]
     workload: WorkloadSpec,
+    /// Run the jobs of this fio job file instead of a workload.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "until_written"])]
+    fio: Option<PathBuf>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
@@ -136,6 +141,7 @@ enum WorkloadKind {
     Addresses(Pattern),
     Crystal(Loops),
     Trace(PathBuf),
+    Jobs(Vec<Job>),
 }
 
 impl FromStr for WorkloadSpec {
@@ -164,7 +170,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Simulates each drive, keeps the runs and prints the report.
 pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
-    let plan = plan(args)?;
+    let plan = plan(args, context)?;
     let loaded: Vec<Drive> = args.drives.iter().map(|name| drives::load(name)).collect::<anyhow::Result<_>>()?;
     let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
     let specs: Vec<(String, DriveSpec)> =
@@ -212,21 +218,25 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
     }
 }
 
-fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
+fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimulationPlan> {
+    let (name, kind) = match &args.fio {
+        Some(path) => (format!("fio:{}", path.display()), WorkloadKind::Jobs(job_file::read(path, context)?)),
+        None => (args.workload.text.clone(), args.workload.kind.clone()),
+    };
     let given = &args.addresses;
     let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
     let others = shares || given.size.is_some() || given.queue_depth.is_some();
-    if others && !matches!(args.workload.kind, WorkloadKind::Addresses(_)) {
+    if others && !matches!(kind, WorkloadKind::Addresses(_)) {
         let text = "--size, --reads, --trims, --queue-depth and --span only apply to sequential, random, hot-cold and zipf";
         return Err(UsageError::new(text).hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'").into());
     }
     let of_trace = args.trace.reading != ReadingArgs::default() || args.trace.timing.timing() != Timing::Recorded;
-    if of_trace && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
+    if of_trace && !matches!(kind, WorkloadKind::Trace(_)) {
         return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop only apply to --workload trace:FILE").into());
     }
-    let load = match &args.workload.kind {
+    let load = match kind {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
-            pattern: *pattern,
+            pattern,
             mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
             trims_of: given.trims_of,
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
@@ -234,16 +244,18 @@ fn plan(args: &DriveSimulateArgs) -> anyhow::Result<DriveSimulationPlan> {
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
         WorkloadKind::Trace(path) => {
-            DriveLoad::Trace(TraceInput { path: path.clone(), reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
+            DriveLoad::Trace(TraceInput { path, reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
         }
-        WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops.clone()),
+        WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops),
+        WorkloadKind::Jobs(jobs) => DriveLoad::Jobs(jobs),
     };
-    let addresses = matches!(load, DriveLoad::Synthetic(_));
+    let filled = matches!(load, DriveLoad::Synthetic(_) | DriveLoad::Jobs(_));
+    let to_end = matches!(load, DriveLoad::Trace(_) | DriveLoad::Jobs(_));
     Ok(DriveSimulationPlan {
-        name: args.workload.text.clone(),
+        name,
         data: args.data,
-        fill_permille: (args.fill.unwrap_or(if addresses { 100.0 } else { 0.0 }) * 10.0).round() as u32,
-        until_written: args.until_written.or(if matches!(load, DriveLoad::Trace(_)) { None } else { Some(Amount::Capacities(3.0)) }),
+        fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round() as u32,
+        until_written: args.until_written.or((!to_end).then_some(Amount::Capacities(3.0))),
         trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) { Some(PolicySpec::None) } else { None }),
         seed: args.seed,
         load,

@@ -1,0 +1,165 @@
+//! Latency against offered load: a closed loop for the highest rate, then steps of an open loop.
+
+use super::crystal::KEPT;
+use super::finish;
+use super::job_target::{JobTarget, TAKES, written_max};
+use crate::drives;
+use crate::report::load;
+use crate::store::recipe::{self, starts_now};
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::process::ExitCode;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::privileges;
+use trimtab_linux::target::block::device::DestroyConsent;
+use trimtab_linux::target::null::NullBlocks;
+use trimtab_sim::analysis::latency_knee;
+use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
+use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
+use trimtab_sim::simulate::Amount;
+use trimtab_sim::target::Clock as _;
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_sim::workload::WorkloadPlan;
+use trimtab_sim::workload::jobs::load::{CLOSED, LoadSettings};
+use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max};
+use trimtab_sim::workload::synthetic::Pattern;
+
+/// Idle time of a modelled drive after its fill.
+const PAUSE: Nanos = Nanos::from_secs(60);
+
+/// A sweep of offered rates.
+#[derive(Clone, Debug)]
+pub struct LoadRequest {
+    /// A file, a device, `drive:NAME` or `null:`.
+    pub target: String,
+    /// The load.
+    pub settings: LoadSettings,
+    /// Random writes before the closed loop.
+    pub precondition: Option<Amount>,
+    /// Class of written data.
+    pub data: DataClass,
+    /// Seed of addresses and times.
+    pub seed: u64,
+    /// The device or file whose content may be destroyed.
+    pub destroy: DestroyConsent,
+}
+
+impl LoadRequest {
+    fn precondition(&self, size: Bytes) -> Option<Job> {
+        let block = u64::from(self.settings.block);
+        let bytes = self.precondition?.of(size).0.div_ceil(block) * block;
+        let addresses = JobAddresses::Drawn(Pattern::Uniform, 100);
+        let job = Job::new("precondition");
+        Some(Job { mix: JobMix::Write, addresses, block: self.settings.block, depth: self.settings.depth, io_size: Some(bytes), ..job })
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let LoadSettings { read_percent, block, depth, percents, time } = &self.settings;
+        let percents: Vec<String> = percents.iter().map(u32::to_string).collect();
+        let mut fields = vec![
+            Field::new("read-percent", read_percent.to_string()),
+            Field::new("size-bytes", block.to_string()),
+            Field::new("queue-depth", depth.to_string()),
+            Field::new("steps-percent", percents.join(",")),
+            Field::new("step-time", time.to_string()),
+            Field::new("data", self.data.to_string()),
+        ];
+        fields.extend(self.precondition.map(|amount| Field::new("precondition", amount.to_string())));
+        fields
+    }
+}
+
+/// Runs the sweep and prints the report.
+pub fn run(request: &LoadRequest, context: &Context) -> anyhow::Result<ExitCode> {
+    privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
+    let (closed, settings) = (request.settings.closed_loop(), &request.settings);
+    let mut specification = Vec::new();
+    let mut fill = None;
+    let mut target = match &spec {
+        TargetSpec::Directory(_) => {
+            return Err(spec.refused(format!("{spec} is a directory, and a load runs on a device or file")).hint(TAKES).into());
+        }
+        TargetSpec::Drive(name) => {
+            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+            let drive = drives::load(name)?;
+            specification.extend(recipe::drive_fields(&drive));
+            fill = Some(Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") });
+            let depth = depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
+            JobTarget::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
+        }
+        TargetSpec::Null(size) => {
+            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+            JobTarget::Null(NullBlocks::new(*size))
+        }
+        TargetSpec::File(path) | TargetSpec::Device(path) => {
+            let jobs = |size| all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect();
+            JobTarget::open(context, "bench load", &spec, path, &jobs, request.seed, &request.destroy)?
+        }
+    };
+    let size = target.info().size;
+    let mut fields = request.fields();
+    fields.extend(target.engine());
+    let mut header = starts_now("load", fields, target.kind(), &request.target, "as-mounted", request.seed);
+    header.specification.extend(specification);
+    let before: Vec<Job> = fill.into_iter().chain(request.precondition(size)).collect();
+    let announced: Vec<Job> = all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
+    let plan = WorkloadPlan { written: written_max(&announced, size), space: size, ops: None };
+    let mut watch = finish::ProgressWatch::new(context, "load", &plan, None);
+    let mut run_jobs = |target: &mut JobTarget, jobs: &[Job]| target.run(jobs, request.data, request.seed, &mut watch);
+    for job in before {
+        let outcome = run_jobs(&mut target, &[job])?;
+        if outcome.end != RunEnd::Complete {
+            let (run, end) = target.close(header, RunOutcome { recorded: Default::default(), ..outcome }, &[]);
+            return finish::conclude(context, &run, end);
+        }
+        if let JobTarget::Modelled(drive) = &mut target {
+            let until = drive.now() + PAUSE;
+            drive.idle_until(until);
+        }
+    }
+    let mut outcome = run_jobs(&mut target, std::slice::from_ref(&closed))?;
+    let mut jobs = vec![closed];
+    let max = jobs::metrics(&jobs, &outcome.recorded.phases);
+    let max: f64 = max.iter().filter(|figure| figure.name.ends_with(jobs::RATE)).map(|figure| figure.samples[0]).sum();
+    let steps = settings.steps(max);
+    if outcome.end == RunEnd::Complete && max > 0.0 {
+        let open = run_jobs(&mut target, &steps)?;
+        outcome.recorded.phases.extend(open.recorded.phases);
+        (outcome.recorded.series, outcome.end) = (open.recorded.series, open.end);
+    }
+    jobs.extend(steps);
+    let (mut run, end) = target.close(header, outcome, &jobs);
+    describe(&mut run, settings, max);
+    finish::conclude_as(context, &run, end, load::document)
+}
+
+/// The closed loop and the steps, at an unknown rate.
+fn all_jobs(settings: &LoadSettings, closed: &Job) -> Vec<Job> {
+    std::iter::once(closed.clone()).chain(settings.steps(1.0)).collect()
+}
+
+/// Adds offered rates and the knee: of writes if there are any, else of reads.
+fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
+    let metric = |name: String, unit, value| Metric { name, unit, better: Better::Neither, samples: vec![value] };
+    let kind = if settings.read_percent == 100 { "read" } else { "write" };
+    let mut p99 = Vec::new();
+    let mut offered = Vec::new();
+    for percent in &settings.percents {
+        let step = LoadSettings::step_name(*percent);
+        let name = format!("{step}.{kind}.job.latency.p99");
+        let Some(latency) = run.metrics.iter().find(|figure| figure.name == name) else { continue };
+        p99.push(latency.samples[0]);
+        let rate = max * f64::from(*percent) / 100.0;
+        offered.push((*percent, metric(format!("{step}{}", load::OFFERED), Unit::OpsPerSecond, rate)));
+    }
+    if let Some((percent, rate)) = latency_knee(&p99).map(|at| &offered[at]) {
+        run.metrics.push(metric(load::KNEE_RATE.to_owned(), Unit::OpsPerSecond, rate.samples[0]));
+        run.metrics.push(metric(load::KNEE_PERCENT.to_owned(), Unit::Percent, f64::from(*percent)));
+    }
+    run.metrics.push(metric(format!("{CLOSED}{}", load::OFFERED), Unit::OpsPerSecond, max));
+    run.metrics.extend(offered.into_iter().map(|(_, offered)| offered));
+}

@@ -1,0 +1,94 @@
+//! `trimtab bench load TARGET`.
+
+use crate::bench::load::LoadRequest;
+use crate::cmd::options::DestroyArgs;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::simulate::Amount;
+use trimtab_sim::workload::jobs::load::LoadSettings;
+
+/// Measure latency against offered load: random operations at a sweep of rates.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A closed loop measures the highest rate. Each step then offers a percentage of it, at random times that do not depend on
+completions, and at most 1024 operations in flight. Latency counts from the time at which an operation was due.
+The knee is the lowest offered load whose p99 exceeds 10 times that of the lowest load; of writes if there are any.
+A modelled drive is first filled once in order.
+
+Examples:
+  trimtab bench load drive:nvme-tlc-500gb --precondition 1x
+  trimtab bench load /dev/sdb --reads 100                   reads only
+  trimtab bench load /dev/sdb --destroy /dev/sdb --steps 25,50,75,100 --time 30s")]
+pub struct BenchLoadArgs {
+    /// Measure on a block device or a file (with --destroy), on a modelled drive (drive:NAME), or on
+    /// null: for the tool's own cost.
+    pub(super) target: String,
+    /// Percentage of reads.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
+    /// Size of operations.
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = block)]
+    size: u32,
+    /// Operations in flight of the closed loop.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    queue_depth: u32,
+    /// Offer these percentages of the closed loop's rate, in ascending order.
+    #[arg(long, value_name = "PERCENT,…", default_value = "10,20,30,40,50,60,70,80,90,100", value_parser = percents)]
+    steps: Percents,
+    /// Run the closed loop and each step this long; the first quarter is not recorded.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    time: Nanos,
+    /// Write this much at random first: 100GB, or 1x the target's capacity.
+    #[arg(long, value_name = "AMOUNT")]
+    precondition: Option<Amount>,
+    /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
+    #[arg(long, value_name = "CLASS", default_value = "random")]
+    data: DataClass,
+    /// Seed of addresses and times.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+#[derive(Clone, Debug)]
+struct Percents(Vec<u32>);
+
+fn percents(text: &str) -> Result<Percents, String> {
+    let percents: Option<Vec<u32>> = text.split(',').map(|percent| percent.trim_end_matches('%').parse().ok()).collect();
+    let valid = |percents: &Vec<u32>| percents.is_sorted_by(|a, b| a < b) && percents.iter().all(|percent| (1..=1000).contains(percent));
+    percents.filter(valid).map(Percents).ok_or_else(|| "write ascending percentages from 1 to 1000, such as 25,50,75,100".to_owned())
+}
+
+fn block(text: &str) -> Result<u32, String> {
+    let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    u32::try_from(bytes.0)
+        .ok()
+        .filter(|bytes| (512..=1 << 20).contains(bytes))
+        .ok_or_else(|| "write a size from 512 bytes to 1 MiB".to_owned())
+}
+
+fn time(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error| format!("{error}"))?;
+    if time < Nanos::from_millis(10) { Err("write a time of at least 10ms".to_owned()) } else { Ok(time) }
+}
+
+impl BenchLoadArgs {
+    /// The sweep that these arguments describe.
+    pub fn request(self) -> LoadRequest {
+        LoadRequest {
+            target: self.target,
+            settings: LoadSettings {
+                read_percent: self.reads,
+                block: self.size,
+                depth: self.queue_depth,
+                percents: self.steps.0,
+                time: self.time,
+            },
+            precondition: self.precondition,
+            data: self.data,
+            seed: self.seed,
+            destroy: self.destroy.named(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `bench load`: latency against offered load.
+
+use crate::support::{LoopDevice, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use std::fs;
+
+fn figures(args: &[&str]) -> impl Fn(&str) -> f64 {
+    let output = trimtab().args(["bench", "load"]).args(args).args(["--json", "--quiet"]).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    move |name: &str| {
+        let metric = run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
+        metric.unwrap_or_else(|| panic!("no {name} in {run}"))["samples"][0].as_f64().unwrap()
+    }
+}
+
+/// Oracles: the closed loop completes its depth once per mean latency (Little's law), an open loop
+/// what it offers, within five standard deviations of Poisson arrivals.
+#[test]
+fn modelled_drive_completes_what_is_offered_up_to_its_knee() {
+    let figure = figures(&["drive:ocz-vertex-le-100gb", "--time", "400ms", "--steps", "10,50,90,130"]);
+    let max = figure("closed-loop.write.job.iops");
+    let mean = figure("closed-loop.write.job.latency.mean") / 1e9;
+    assert!((max * mean / 32.0 - 1.0).abs() < 0.01, "{max} in {mean} s");
+    for percent in [10.0, 50.0, 90.0] {
+        let (offered, achieved) = (figure(&format!("load-{percent}.offered")), figure(&format!("load-{percent}.write.job.iops")));
+        let deviation = (offered * 0.3).sqrt() / 0.3;
+        assert!((offered / (max * percent / 100.0) - 1.0).abs() < 1e-9);
+        assert!((achieved - offered).abs() < 5.0 * deviation, "{achieved} of {offered}");
+    }
+    assert!(figure("load-130.write.job.iops") < 1.05 * max);
+    assert_eq!(figure("knee.percent"), 130.0);
+    assert_eq!(figure("knee.offered"), figure("load-130.offered"));
+}
+
+#[test]
+fn load_writes_a_device_only_if_it_is_named_twice() {
+    let Some(device) = LoopDevice::new(16) else { return skip("loop devices") };
+    let node = device.node();
+    let load = |args: &[&str]| {
+        let mut command = trimtab();
+        command.args(["bench", "load", &node, "--time", "100ms", "--steps", "20,60"]).args(args);
+        command.assert()
+    };
+    load(&[]).code(2).stderr(contains(format!("add --destroy {node}"))).stdout("");
+    load(&["--reads", "100"]).success().stdout(contains("load-60.read"));
+    assert!(fs::read(&node).unwrap().iter().all(|byte| *byte == 0), "reads write nothing");
+    load(&["--reads", "30", "--destroy", &node]).success().stdout(contains("load-20.write").and(contains("load-20.read")));
+    assert!(fs::read(&node).unwrap().iter().any(|byte| *byte != 0));
+}
+
+#[test]
+fn steps_that_do_not_ascend_are_refused() {
+    for steps in ["50,10", "0,10", "10,x", "", "10,2000"] {
+        let refused = trimtab().args(["bench", "load", "null:", "--steps", steps]).assert().code(2).stdout("");
+        refused.stderr(contains("write ascending percentages from 1 to 1000"));
+    }
+    trimtab().args(["bench", "load", "null:", "--time", "1ms"]).assert().code(2).stderr(contains("at least 10ms"));
+}
