@@ -1,7 +1,7 @@
 //! fio job files: the same counts as fio, and on the virtual SSD the rates that the model has
 //! in virtual time.
 
-use crate::attached::Attached;
+use crate::attached_drive::Attached;
 use crate::support::{have_root, have_tool, skip, trimtab};
 use predicates::str::contains;
 use serde_json::Value;
