@@ -2,7 +2,7 @@
 //!
 //! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] expands a plan into
 //! cells and collects their results in a table. [`learn`] finds the modelled drives that
-//! explain the measurements of a real one.
+//! explain the measurements of a real one. A [`fleet`] joins the diagnoses of many hosts.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ extern crate std;
 extern crate self as trimtab_study;
 
 pub mod document;
+pub mod fleet;
 pub mod learn;
 pub mod study;
 pub mod sweep;

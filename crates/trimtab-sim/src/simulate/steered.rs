@@ -550,7 +550,7 @@ mod tests {
     proptest! {
         /// Oracle: a flag per page used by the host and per page mapped by the drive.
         #[test]
-        fn never_told_bytes_are_mapped_minus_in_use(
+        fn never_trimmed_bytes_are_mapped_minus_in_use(
             policy in prop_oneof![Just("none"), Just("online"), Just("batched:every=7ms")],
             ops in prop::collection::vec((any::<bool>(), 0_u64..200, 1_u64..20), 1..80),
         ) {

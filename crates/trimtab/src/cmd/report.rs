@@ -1,14 +1,15 @@
 //! `trimtab report`: reports over many hosts.
 
 use crate::cmd::options::{positive, write_to};
-use crate::fleet::{Fleet, read};
-use crate::report::{fleet, html, text};
+use crate::fleet;
+use crate::report::{fleet as view, html, text};
 use crate::sweep::parquet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::{self, Context};
+use trimtab_study::fleet::Fleet;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,18 +75,18 @@ fn run_fleet(args: &FleetArgs, context: &Context) -> anyhow::Result<ExitCode> {
         let what = format!("--output '{}' ends in neither .html nor .parquet", output.display());
         return Err(UsageError::new(what).hint("name a file such as fleet.html").into());
     }
-    let fleet = Fleet::of(read::read(&args.paths)?, args.years);
+    let fleet = Fleet::of(fleet::read(&args.paths)?, args.years);
     if fleet.counts.hosts == 0 {
         let first = fleet.files_unread.first();
         let why = first.map_or_else(|| "no file ends in .json".to_owned(), |first| format!("'{}' {}", first.file, first.why));
         let hint = "collect files of 'trimtab doctor --json' and 'trimtab wear --json'";
         return Err(UsageError::missing(format!("no document of a host: {why}")).hint(hint).into());
     }
-    context.report_styled("fleet", 1, &fleet, || text::render(&fleet::first_screen(&fleet)))?;
+    context.report_styled("fleet", 1, &fleet, || text::render(&view::first_screen(&fleet)))?;
     if let Some(output) = &args.output {
         let bytes = match extension {
-            Some("parquet") => parquet::file("drives", &fleet::columns(&fleet), &[])?,
-            _ => html::render(&fleet::document(&fleet)).into_bytes(),
+            Some("parquet") => parquet::file("drives", &view::columns(&fleet), &[])?,
+            _ => html::render(&view::document(&fleet)).into_bytes(),
         };
         write_to(output, &bytes, args.force, context, "report")?;
     }

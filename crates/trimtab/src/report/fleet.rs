@@ -1,10 +1,10 @@
 //! Many hosts as a page, as a first screen and as a table of drives.
 
 use super::wear::time;
-use crate::fleet::{ENDING_DAYS, Fleet, FleetDrive, Problem, ProblemKind, WAF_HIGH};
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::metrics::WAF;
 use trimtab_study::document::{Document, NarrowLayout, Section, SectionBlock, Table};
+use trimtab_study::fleet::{ENDING_DAYS, Fleet, FleetDrive, Problem, ProblemKind, WAF_HIGH};
 use trimtab_study::sweep::table::{Cells, Column};
 
 /// Unread files and drives that the first screen names.
