@@ -8,6 +8,7 @@ pub mod job_target;
 pub mod load;
 pub mod modelled;
 pub mod nfs;
+pub mod pts;
 pub mod small_files;
 pub mod tree;
 pub mod turns;

@@ -16,6 +16,7 @@ pub(crate) mod mended;
 pub mod nfs;
 pub mod page_data;
 pub mod palette;
+pub mod pts;
 pub mod run;
 pub mod series;
 pub(crate) mod stored_runs;

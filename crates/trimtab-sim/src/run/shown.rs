@@ -87,8 +87,9 @@ pub fn ratio(value: f64) -> String {
 /// The main metric: the first summary metric that exists, otherwise the first of all.
 #[must_use]
 pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
-    const SUMS: [&str; 9] = [
+    const SUMS: [&str; 10] = [
         "random-write.steady-state",
+        "read-0.4KiB.iops",
         "foreground.seconds",
         "delete+sync.seconds",
         "transactions.rate",

@@ -5,6 +5,7 @@ mod crystal;
 mod fio;
 mod load;
 mod nfs;
+mod pts;
 mod small_files;
 mod tree;
 
@@ -28,6 +29,7 @@ Examples:
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
   trimtab bench fio jobs.fio drive:nvme-tlc-500gb    the jobs of a fio job file
   trimtab bench load drive:nvme-tlc-500gb       latency against offered load
+  trimtab bench pts drive:nvme-tlc-500gb        SNIA's IOPS test on a modelled drive
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
   trimtab bench tree /mnt/a --against /mnt/b    alternate between two targets, and compare them in one line
@@ -51,6 +53,7 @@ impl BenchArgs {
             BenchWorkload::Nfs(args) => of(&args.target, &args.against),
             BenchWorkload::Fio(args) => MountScope::of_targets([args.target.as_str()]),
             BenchWorkload::Load(args) => MountScope::of_targets([args.target.as_str()]),
+            BenchWorkload::Pts(args) => MountScope::of_targets([args.target.as_str()]),
         }
     }
 }
@@ -64,6 +67,7 @@ enum BenchWorkload {
     Nfs(Box<nfs::BenchNfsArgs>),
     Fio(Box<fio::BenchFioArgs>),
     Load(Box<load::BenchLoadArgs>),
+    Pts(Box<pts::BenchPtsArgs>),
 }
 
 /// Runs the workload and prints the report.
@@ -78,6 +82,7 @@ pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
         BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::nfs::run, context),
         BenchWorkload::Fio(args) => turns::run(None, args.request(), |r| &mut r.target, bench::fio::run, context),
         BenchWorkload::Load(args) => turns::run(None, args.request(), |r| &mut r.target, bench::load::run, context),
+        BenchWorkload::Pts(args) => turns::run(None, args.request(), |r| &mut r.target, bench::pts::run, context),
     }
 }
 

@@ -9,6 +9,7 @@ mod bench_age;
 mod bench_crystal;
 mod bench_load;
 mod bench_modelled;
+mod bench_pts;
 mod bench_tree;
 mod browser;
 mod cli;

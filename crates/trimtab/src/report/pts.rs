@@ -1,0 +1,140 @@
+//! A test of SNIA's specification: IOPS by size and mix, or write saturation; the proof of the
+//! steady state.
+
+use super::layout::NOT_STEADY;
+use super::run::document as of_run;
+use trimtab_drive::units::{Bytes, three_digits};
+use trimtab_sim::analysis::steady::{EXCURSION_MAX, RANGE_MAX, ROUNDS as WINDOW};
+use trimtab_sim::run::{Field, Run, Series, metrics, shown};
+use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
+
+/// Name of runs of the IOPS test.
+pub const IOPS: &str = "pts-iops";
+/// Name of runs of the write saturation test.
+pub const WRITE_SATURATION: &str = "pts-wsat";
+/// Setting: bytes of the drive.
+pub const CAPACITY: &str = "capacity";
+/// Completed rounds.
+pub const ROUNDS: &str = "rounds";
+/// 1 if the last five rounds are steady, else 0.
+pub const STEADY: &str = "steady.reached";
+/// Largest minus smallest value of the last five rounds, in percent of their mean.
+pub const RANGE: &str = "steady.range";
+/// Slope of the linear fit, in IOPS per round.
+pub const SLOPE: &str = "steady.slope";
+/// Change of the linear fit over the last five rounds, in percent of their mean.
+pub const EXCURSION: &str = "steady.excursion";
+
+/// Percentages of reads, in the order of the specification.
+pub const READS: [u8; 7] = [100, 95, 65, 50, 35, 5, 0];
+/// Sizes of requests with their names, in the order of the specification.
+pub const BLOCKS: [(u32, &str); 8] = [
+    (1 << 20, "1MiB"),
+    (128 << 10, "128KiB"),
+    (64 << 10, "64KiB"),
+    (32 << 10, "32KiB"),
+    (16 << 10, "16KiB"),
+    (8 << 10, "8KiB"),
+    TRACKED,
+    (512, "512B"),
+];
+/// Size of the random writes that decide the steady state.
+pub const TRACKED: (u32, &str) = (4 << 10, "4KiB");
+
+/// Name of the metric and series of a test point.
+pub fn point_name(read_percent: u8, block: &str) -> String {
+    format!("read-{read_percent}.{block}.iops")
+}
+
+/// Name of the metric and series of the 4 KiB random writes.
+pub fn tracked_name() -> String {
+    point_name(0, TRACKED.1)
+}
+
+/// A report about one run. `trimtab results show` prints the rest.
+#[must_use]
+pub fn document(run: &Run) -> Document {
+    let mut document = of_run(run);
+    document.sections.retain(|section| section.title == "Warnings");
+    let points = if run.workload == IOPS { points(run) } else { Vec::new() };
+    let sections = [("IOPS by size and mix of requests", points), ("Steady state", proof(run)), ("Rounds", charts(run))];
+    let sections = sections.into_iter().filter(|(_, blocks)| !blocks.is_empty());
+    document.sections.splice(0..0, sections.map(|(title, blocks)| Section::new(title, blocks)));
+    document
+}
+
+fn mean(run: &Run, name: &str) -> Option<f64> {
+    let metric = run.metrics.iter().find(|metric| metric.name == name)?;
+    Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64)
+}
+
+/// Mean IOPS of each test point, marked if its range is above the limit.
+fn points(run: &Run) -> Vec<SectionBlock> {
+    let mixes: Vec<String> = READS.iter().map(|reads| format!("{reads}/{}", 100 - reads)).collect();
+    let header: Vec<&str> = ["reads/writes, %"].into_iter().chain(mixes.iter().map(String::as_str)).collect();
+    let mut table = Table::new("", &header);
+    let cell = |name: &str| {
+        let samples = &run.metrics.iter().find(|metric| metric.name == name)?.samples;
+        let (low, high) = samples.iter().fold((f64::MAX, f64::MIN), |(low, high), rate| (low.min(*rate), high.max(*rate)));
+        let mean = mean(run, name)?;
+        Some(format!("{}{}", three_digits(mean), if high - low > RANGE_MAX * mean { NOT_STEADY } else { "" }))
+    };
+    for (_, block) in BLOCKS {
+        let rates: Vec<String> = READS.iter().filter_map(|reads| cell(&point_name(*reads, block))).collect();
+        if !rates.is_empty() {
+            table.row([block.to_owned()].into_iter().chain(rates));
+        }
+    }
+    if table.rows.is_empty() {
+        return Vec::new();
+    }
+    let marked = table.rows.iter().flatten().any(|cell| cell.ends_with(NOT_STEADY));
+    let legend = format!("{NOT_STEADY} range over the window above {:.0} % of the mean", RANGE_MAX * 100.0);
+    std::iter::once(SectionBlock::Table(table)).chain(marked.then_some(SectionBlock::Text(legend))).collect()
+}
+
+fn proof(run: &Run) -> Vec<SectionBlock> {
+    let value = |name: &str| mean(run, name);
+    let Some(rounds) = value(ROUNDS) else { return Vec::new() };
+    let (Some(range), Some(slope), Some(excursion)) = (value(RANGE), value(SLOPE), value(EXCURSION)) else {
+        return vec![SectionBlock::Text(format!("Not tested: the rule needs {WINDOW} rounds, and {rounds} were completed."))];
+    };
+    let mut table = Table::new("", &["4 KiB random writes", "value", "limit"]);
+    let percent = |value: f64| format!("{} %", three_digits(value));
+    let limit = |limit: f64| format!("{:.0} %", limit * 100.0);
+    let mut row = |name: &str, value: String, limit: String| table.row([name.to_owned(), value, limit]);
+    row("mean IOPS", value(&tracked_name()).map(three_digits).unwrap_or_default(), String::new());
+    row("range (largest minus smallest)", percent(range), limit(RANGE_MAX));
+    let sign = if slope < 0.0 { "-" } else { "" };
+    row("slope of the linear fit, IOPS per round", format!("{sign}{}", three_digits(slope.abs())), String::new());
+    row("change of the linear fit", percent(excursion), limit(EXCURSION_MAX));
+    row("write amplification, all requests", value(metrics::WAF).map(shown::ratio).unwrap_or_default(), String::new());
+    let verdict = if value(STEADY) == Some(1.0) { "Steady" } else { "Not steady" };
+    let text = format!("{verdict} in rounds {} to {rounds}, the measurement window.", rounds - WINDOW as f64 + 1.0);
+    vec![SectionBlock::Text(text), SectionBlock::Table(table), SectionBlock::Text(conditions(run))]
+}
+
+/// Differences from a test of a real drive.
+fn conditions(run: &Run) -> String {
+    let size = |key: &str| Field::find(&run.settings, key).and_then(|bytes| bytes.parse().ok()).map(Bytes).unwrap_or_default();
+    let rounds = if run.workload == IOPS {
+        format!("Two sequential capacities of 128 KiB writes came first. Each test point transferred {}", size("point.bytes"))
+    } else {
+        format!("Each round wrote {}", size("round.bytes"))
+    };
+    format!("A new drive of {} stands for a purged one. {rounds} instead of lasting one minute.", size(CAPACITY))
+}
+
+fn charts(run: &Run) -> Vec<SectionBlock> {
+    let capacity: f64 = Field::find(&run.settings, CAPACITY).and_then(|bytes| bytes.parse().ok()).unwrap_or(f64::NAN);
+    let chart = |name: &str, title: &str, label: &str| {
+        let Series { x, y, .. } = run.series.iter().find(|series| series.name == name)?;
+        let points = x.iter().zip(y).map(|(x, y)| (*x as f64 / capacity, *y)).collect();
+        let line = ChartLine { name: label.to_owned(), points };
+        Some(SectionBlock::Chart(Chart::lines(title, "drive writes since the first round", label, vec![line], Vec::new())))
+    };
+    [chart(&tracked_name(), "4 KiB random writes", "IOPS"), chart(metrics::WAF, "Write amplification, all requests", "WAF")]
+        .into_iter()
+        .flatten()
+        .collect()
+}
