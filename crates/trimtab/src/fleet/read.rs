@@ -140,10 +140,11 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
             continue;
         }
         for child in children(path).with_context(|| format!("cannot list '{}'", path.display()))? {
-            if ResolvedObject::look_up(&child).is_ok_and(|found| found.kind() == FileType::Directory) {
+            let is_directory = ResolvedObject::look_up(&child).is_ok_and(|found| found.kind() == FileType::Directory);
+            if is_directory && !child.is_symlink() {
                 all.add_directory(&child);
-            } else if is_json(&child) {
-                all.add(&host_of(&child, path.file_name()), &child);
+            } else if is_directory || is_json(&child) {
+                all.add_found(&host_of(&child, path.file_name()), &child);
             }
         }
     }
@@ -175,13 +176,22 @@ impl Hosts {
     fn add_directory(&mut self, directory: &Path) {
         let host = directory.file_name().unwrap_or_default().to_string_lossy();
         match children(directory) {
-            Ok(children) => children.iter().filter(|child| is_json(child)).for_each(|child| self.add(&host, child)),
+            Ok(children) => children.iter().filter(|child| is_json(child)).for_each(|child| self.add_found(&host, child)),
             Err(error) => self.not_read(directory, error.to_string()),
         }
     }
 
     fn not_read(&mut self, file: &Path, why: String) {
         self.unread.push(UnreadFile { file: file.display().to_string(), why });
+    }
+
+    /// Adds a file of a directory. What another host sent may link to any file of this one.
+    fn add_found(&mut self, host: &str, file: &Path) {
+        if file.is_symlink() {
+            self.not_read(file, "is a symbolic link, and cannot be read as part of a directory; name its target as PATH".to_owned());
+        } else {
+            self.add(host, file);
+        }
     }
 
     fn add(&mut self, host: &str, file: &Path) {

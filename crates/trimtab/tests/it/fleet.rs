@@ -259,6 +259,26 @@ fn worst_problems_are_ordered_by_harm_then_by_time_left() {
     assert_eq!(report["layers"], json!([{ "kind": "crypt", "subjects": 1, "hosts": 1 }]));
 }
 
+/// A host can send links; root's collection would then read any file of this machine.
+#[test]
+fn links_in_a_directory_are_listed_and_not_followed() {
+    let collection = Collection::new();
+    let good = doctor(&[diagnosis("/", "nvme0n1", "blocked", &[], &[])]);
+    let outside = collection.at("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("doctor.json"), &good).unwrap();
+    collection.add("good/doctor.json", &good);
+    symlink(outside.join("doctor.json"), collection.hosts().join("good/wear.json")).unwrap();
+    symlink(outside.join("doctor.json"), collection.hosts().join("file-doctor.json")).unwrap();
+    symlink(&outside, collection.hosts().join("directory")).unwrap();
+    symlink(&outside, collection.at("named")).unwrap();
+    let (status, report) = collection.report();
+    let unread = report["files_unread"].as_array().unwrap();
+    assert_eq!((status, &report["counts"]["hosts"], unread.len()), (1, &json!(1), 3), "{report}");
+    assert!(unread.iter().all(|one| one["why"].as_str().unwrap().starts_with("is a symbolic link")), "{unread:?}");
+    trimtab().args(["report", "fleet"]).arg(collection.at("named")).assert().success().stdout(contains("Fleet: 1 host"));
+}
+
 /// The documents that this program prints, from a recorded machine and from a file of smartctl.
 #[test]
 fn documents_of_this_program_are_read() {
