@@ -71,6 +71,7 @@ pub struct HostFinding {
 pub struct HostDrive {
     pub subject: String,
     pub model: Option<String>,
+    pub taken_unix_s: Option<i64>,
     pub host_written_bytes: Option<u64>,
     pub nand_written_bytes: Option<u64>,
     pub waf_lifetime: Option<HostWaf>,
