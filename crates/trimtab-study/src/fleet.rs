@@ -13,10 +13,13 @@ use serde::Serialize;
 pub const ENDING_DAYS: f64 = 180.0;
 /// A write amplification above this is high. The alerts in packaging/mixin have the same limit.
 pub const WAF_HIGH: f64 = 5.0;
+/// A reading of this age is old.
+pub const OLD_DAYS: f64 = 30.0;
 /// Rows of the list of the worst.
 const WORST: usize = 10;
 const DAYS_OF_YEAR: f64 = 365.0;
 const HOURS_OF_DAY: f64 = 24.0;
+const SECONDS_OF_DAY: f64 = 86_400.0;
 
 /// Codes of the doctor's findings about drives on its list of faulty ones.
 const FAULTS: [&str; 5] = ["drive.known-fault", "drive.trim-fails", "drive.trim-hangs", "drive.trim-loses-data", "ata.queued-trim-harms"];
@@ -46,6 +49,8 @@ pub struct FleetCounts {
     pub ending: usize,
     /// Drives with a write amplification above [`WAF_HIGH`].
     pub waf_high: usize,
+    /// Drives whose reading is older than [`OLD_DAYS`].
+    pub readings_old: usize,
     /// Drives that TRIM harms in the way that it is sent.
     pub harmed: usize,
     /// Drives on the list whose fault the kernel avoids.
@@ -116,7 +121,9 @@ pub struct FleetDrive {
     pub used_percent: Option<u64>,
     /// Hours under power.
     pub power_on_hours: Option<u64>,
-    /// Days left at the present rate, else at the mean rate so far.
+    /// Age of the reading in days; `None` if the document has no time.
+    pub read_days_ago: Option<f64>,
+    /// Days left at the reading, at the present rate, else at the mean rate so far.
     pub life_left_days: Option<f64>,
     /// Years under power until the rated life is used up.
     pub service_years: Option<f64>,
@@ -125,7 +132,7 @@ pub struct FleetDrive {
 }
 
 impl FleetDrive {
-    fn of(host: &str, drive: &HostDrive, trimmed_by: Option<String>, planned_years: f64) -> Self {
+    fn of(host: &str, drive: &HostDrive, trimmed_by: Option<String>, planned_years: f64, now_unix_s: f64) -> Self {
         let is_ratio = |value: &f64| value.is_finite() && *value >= 0.0;
         let recent = drive.since.as_ref().and_then(|since| since.waf.as_ref()).map(|waf| waf.value).filter(is_ratio);
         let age_days = drive.power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
@@ -133,6 +140,8 @@ impl FleetDrive {
         let so_far = || match (age_days?, drive.used_percent?) {
             (_, 100..) => Some(0.0),
             (_, 0) => None,
+            // A drive that does not count its hours has no mean rate.
+            (0.0, _) => None,
             (age, used) => Some(age * (100.0 - used as f64) / used as f64),
         };
         let life_left_days = at_present.or_else(so_far);
@@ -148,6 +157,7 @@ impl FleetDrive {
             waf_is_recent: recent.is_some(),
             used_percent: drive.used_percent,
             power_on_hours: drive.power_on_hours,
+            read_days_ago: drive.taken_unix_s.map(|taken| (now_unix_s - taken as f64) / SECONDS_OF_DAY),
             life_left_days,
             service_years,
             wears_fast: service_years.is_some_and(|years| years < planned_years),
@@ -157,6 +167,11 @@ impl FleetDrive {
     /// The rated life ends within [`ENDING_DAYS`].
     pub fn is_ending(&self) -> bool {
         self.life_left_days.is_some_and(|days| days < ENDING_DAYS)
+    }
+
+    /// The reading is older than [`OLD_DAYS`]: its age in days.
+    pub fn old_days(&self) -> Option<f64> {
+        self.read_days_ago.filter(|days| *days > OLD_DAYS)
     }
 
     /// The write amplification is above [`WAF_HIGH`].
@@ -198,6 +213,9 @@ pub struct Problem {
     pub host: String,
     /// The drive, filesystem or device.
     pub subject: String,
+    /// Age of the reading that shows it, in days, if it is old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_days: Option<f64>,
     /// Kind of problem.
     #[serde(flatten)]
     pub kind: ProblemKind,
@@ -255,8 +273,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Joins the documents of all hosts.
-    pub fn of(hosts: Hosts, planned_years: f64) -> Self {
+    /// Joins the documents of all hosts, at a Unix time in seconds.
+    pub fn of(hosts: Hosts, planned_years: f64, now_unix_s: f64) -> Self {
         let Hosts { mut hosts, unread } = hosts;
         hosts.retain(|_, host| host.diagnoses.is_some() || host.wear.is_some());
         let mut fleet = Self {
@@ -277,7 +295,7 @@ impl Fleet {
             fleet.counts.hosts_without_wear += usize::from(host.wear.is_none());
             fleet.add_diagnoses(name, diagnoses.unwrap_or_default());
             if let Some((drives, unread)) = &host.wear {
-                let of = |drive: &HostDrive| FleetDrive::of(name, drive, trimmed_by(diagnoses, &drive.subject), planned_years);
+                let of = |drive: &HostDrive| FleetDrive::of(name, drive, trimmed_by(diagnoses, &drive.subject), planned_years, now_unix_s);
                 fleet.drives.extend(drives.iter().map(of));
                 let unread = unread.iter().cloned();
                 fleet.drives_unread.extend(unread.map(|one| UnreadWear { host: name.clone(), device: one.subject, why: one.why }));
@@ -336,6 +354,7 @@ impl Fleet {
             wears_fast: drives(|drive| drive.wears_fast),
             ending: drives(FleetDrive::is_ending),
             waf_high: drives(FleetDrive::has_high_waf),
+            readings_old: drives(|drive| drive.old_days().is_some()),
             harmed: faulty(true),
             faults_avoided: faulty(false),
             drives_unread: self.drives_unread.len(),
@@ -409,18 +428,20 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 fn worst(fleet: &Fleet) -> Vec<Problem> {
-    let problem = |host: &str, subject: &str, kind: ProblemKind| Problem { host: host.to_owned(), subject: subject.to_owned(), kind };
+    let problem =
+        |host: &str, subject: &str, kind: ProblemKind| Problem { host: host.to_owned(), subject: subject.to_owned(), old_days: None, kind };
+    let wear = |drive: &FleetDrive, kind| Problem { old_days: drive.old_days(), ..problem(&drive.host, &drive.device, kind) };
     let harmed = fleet.faults.iter().filter(|one| one.is_harmed);
     let mut worst: Vec<Problem> =
         harmed.take(WORST).map(|one| problem(&one.host, &one.drive, ProblemKind::Harmed { what: one.what.clone() })).collect();
     let mut ending: Vec<(f64, &FleetDrive)> =
         fleet.drives.iter().filter(|drive| drive.is_ending()).filter_map(|drive| Some((drive.life_left_days?, drive))).collect();
     ending.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(ending.iter().map(|&(life_left_days, drive)| problem(&drive.host, &drive.device, ProblemKind::Ending { life_left_days })));
+    worst.extend(ending.iter().map(|&(life_left_days, drive)| wear(drive, ProblemKind::Ending { life_left_days })));
     let fast = fleet.drives.iter().filter(|drive| drive.wears_fast && !drive.is_ending());
     let mut fast: Vec<(f64, &FleetDrive)> = fast.filter_map(|drive| Some((drive.service_years?, drive))).collect();
     fast.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(fast.iter().map(|&(service_years, drive)| problem(&drive.host, &drive.device, ProblemKind::WearsFast { service_years })));
+    worst.extend(fast.iter().map(|&(service_years, drive)| wear(drive, ProblemKind::WearsFast { service_years })));
     let blocked = fleet.blocked.iter().take(WORST);
     worst.extend(blocked.map(|one| problem(&one.host, &one.subject, ProblemKind::Blocked { layers: one.layers.clone() })));
     worst.truncate(WORST);

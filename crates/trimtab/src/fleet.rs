@@ -29,10 +29,11 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
             continue;
         }
         for child in children(path).with_context(|| format!("cannot list '{}'", path.display()))? {
-            if ResolvedObject::look_up(&child).is_ok_and(|found| found.kind() == FileType::Directory) {
+            let is_directory = ResolvedObject::look_up(&child).is_ok_and(|found| found.kind() == FileType::Directory);
+            if is_directory && !child.is_symlink() {
                 add_directory(&mut all, &child);
-            } else if is_json(&child) {
-                add(&mut all, &host_of(&child, path.file_name()), &child);
+            } else if is_directory || is_json(&child) {
+                add_found(&mut all, &host_of(&child, path.file_name()), &child);
             }
         }
     }
@@ -63,8 +64,17 @@ fn host_of(path: &Path, directory: Option<&OsStr>) -> String {
 fn add_directory(all: &mut Hosts, directory: &Path) {
     let host = directory.file_name().unwrap_or_default().to_string_lossy();
     match children(directory) {
-        Ok(children) => children.iter().filter(|child| is_json(child)).for_each(|child| add(all, &host, child)),
+        Ok(children) => children.iter().filter(|child| is_json(child)).for_each(|child| add_found(all, &host, child)),
         Err(error) => not_read(all, directory, error.to_string()),
+    }
+}
+
+/// Adds a file of a directory. What another host sent may link to any file of this one.
+fn add_found(all: &mut Hosts, host: &str, file: &Path) {
+    if file.is_symlink() {
+        not_read(all, file, "is a symbolic link, and cannot be read as part of a directory; name its target as PATH".to_owned());
+    } else {
+        add(all, host, file);
     }
 }
 

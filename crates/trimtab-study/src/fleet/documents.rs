@@ -82,6 +82,8 @@ pub struct HostDrive {
     pub subject: String,
     /// Model.
     pub model: Option<String>,
+    /// Unix time of the reading in seconds.
+    pub taken_unix_s: Option<i64>,
     /// Bytes that the host wrote.
     pub host_written_bytes: Option<u64>,
     /// Bytes written to flash memory.

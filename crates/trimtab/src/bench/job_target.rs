@@ -3,6 +3,7 @@
 use super::finish;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::Model;
@@ -14,22 +15,25 @@ use trimtab_linux::session::safety::consent;
 use trimtab_linux::target::block::device::{self, DestroyConsent};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::null::NullBlocks;
-use trimtab_sim::run::{Field, Phase, Run, TargetKind};
+use trimtab_sim::run::{Field, Phase, Run, Severity, TargetKind, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockInfo, BlockTarget as _};
-use trimtab_sim::workload::jobs::{Job, depth_max, groups};
+use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups};
 use trimtab_vssd::pace::minimise_timer_slack;
 
 /// Targets of commands that run jobs.
 pub const TAKES: &str = "TARGET is a block device, a file, drive:NAME or null:";
 
+/// Unit of a file's number of blocks, in bytes.
+const BLOCKS_UNIT: u64 = 512;
+
 /// An open target.
 pub enum JobTarget {
-    /// A device or a file.
-    Real(Box<BlockFile>, Box<EnvironmentRecorder>),
+    /// A device or a file, with warnings from its opening.
+    Real(Box<BlockFile>, Box<EnvironmentRecorder>, Vec<Warning>),
     /// A modelled drive.
     Modelled(DriveTarget<Box<dyn Model>>),
     /// Nothing.
@@ -69,13 +73,13 @@ impl JobTarget {
             Some(claim) => BlockFile::open_claim(claim, &options)?,
             None => BlockFile::open_file(path, false, &options)?,
         };
-        Ok(Self::Real(Box::new(target), Box::new(observer)))
+        Ok(Self::Real(Box::new(target), Box::new(observer), holes(path, &jobs).into_iter().collect()))
     }
 
     /// Properties of the target.
     pub fn info(&self) -> &BlockInfo {
         match self {
-            Self::Real(target, _) => target.info(),
+            Self::Real(target, ..) => target.info(),
             Self::Modelled(target) => target.info(),
             Self::Null(target) => target.info(),
         }
@@ -84,7 +88,7 @@ impl JobTarget {
     /// Kind of the target.
     pub fn kind(&self) -> TargetKind {
         match self {
-            Self::Real(target, _) => target.kind(),
+            Self::Real(target, ..) => target.kind(),
             Self::Modelled(_) => TargetKind::ModelledDrive,
             Self::Null(_) => TargetKind::Null,
         }
@@ -93,7 +97,7 @@ impl JobTarget {
     /// The engine of a real target, as a setting of the run.
     pub fn engine(&self) -> Option<Field> {
         match self {
-            Self::Real(target, _) => Some(Field::new("engine", target.engine())),
+            Self::Real(target, ..) => Some(Field::new("engine", target.engine())),
             _ => None,
         }
     }
@@ -108,7 +112,7 @@ impl JobTarget {
         let info = self.info();
         let groups = groups(jobs, info.size, info.block_size, data, seed).map_err(UsageError::new)?;
         Ok(match self {
-            Self::Real(target, _) => jobs::run(groups, target.as_mut(), watch),
+            Self::Real(target, ..) => jobs::run(groups, target.as_mut(), watch),
             Self::Modelled(target) => worn_out::conclude(jobs::run(groups, target, watch), target.drive().as_ref()),
             Self::Null(target) => jobs::run(groups, target, watch),
         })
@@ -117,7 +121,7 @@ impl JobTarget {
     /// Closes the target; returns the run with the figures of `jobs`.
     pub fn close(self, header: RunHeader, outcome: RunOutcome, jobs: &[Job]) -> (Run, RunEnd) {
         let (observer, warnings, counters) = match self {
-            Self::Real(target, observer) => (Some(*observer), target.warnings().to_vec(), Vec::new()),
+            Self::Real(target, observer, opened) => (Some(*observer), [target.warnings(), opened.as_slice()].concat(), Vec::new()),
             Self::Modelled(target) => (None, Vec::new(), target.drive().counters().into_iter().collect()),
             Self::Null(_) => (None, Vec::new(), Vec::new()),
         };
@@ -126,6 +130,17 @@ impl JobTarget {
         run.counters.extend(counters);
         (run, end)
     }
+}
+
+/// A warning if jobs read from a file with holes: these reads do not reach the drive.
+fn holes(path: &Path, jobs: &[Job]) -> Option<Warning> {
+    let found = path.metadata().ok().filter(|found| found.is_file() && found.blocks() * BLOCKS_UNIT < found.len())?;
+    let reads = jobs.iter().any(|job| matches!(job.mix, JobMix::Read | JobMix::ReadWrite(_)));
+    let (stored, size) = (Bytes(found.blocks() * BLOCKS_UNIT), Bytes(found.len()));
+    let text = format!(
+        "the filesystem stores only {stored} of the file's {size}: reads of the rest do not reach the drive; write the whole file first"
+    );
+    reads.then(|| Warning::new("target.holes", Severity::Serious, text))
 }
 
 /// Upper bound of the bytes that `jobs` write on a target of this size.

@@ -4,7 +4,7 @@ use super::crystal::KEPT;
 use super::finish;
 use super::job_target::{JobTarget, TAKES, written_max};
 use crate::drives;
-use crate::report::load;
+use crate::report::{self, load};
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -26,6 +26,7 @@ use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::jobs::load::{CLOSED, LoadSettings};
 use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max};
 use trimtab_sim::workload::synthetic::Pattern;
+use trimtab_study::document::Document;
 
 /// Idle time of a modelled drive after its fill.
 const PAUSE: Nanos = Nanos::from_secs(60);
@@ -60,7 +61,7 @@ impl LoadRequest {
         let LoadSettings { read_percent, block, depth, percents, time } = &self.settings;
         let percents: Vec<String> = percents.iter().map(u32::to_string).collect();
         let mut fields = vec![
-            Field::new("read-percent", read_percent.to_string()),
+            Field::new(load::READ_PERCENT, read_percent.to_string()),
             Field::new("size-bytes", block.to_string()),
             Field::new("queue-depth", depth.to_string()),
             Field::new("steps-percent", percents.join(",")),
@@ -103,7 +104,7 @@ pub fn run(request: &LoadRequest, context: &Context) -> anyhow::Result<ExitCode>
     let size = target.info().size;
     let mut fields = request.fields();
     fields.extend(target.engine());
-    let mut header = starts_now("load", fields, target.kind(), &request.target, "as-mounted", request.seed);
+    let mut header = starts_now(load::WORKLOAD, fields, target.kind(), &request.target, "as-mounted", request.seed);
     header.specification.extend(specification);
     let before: Vec<Job> = fill.into_iter().chain(request.precondition(size)).collect();
     let announced: Vec<Job> = all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
@@ -134,7 +135,14 @@ pub fn run(request: &LoadRequest, context: &Context) -> anyhow::Result<ExitCode>
     jobs.extend(steps);
     let (mut run, end) = target.close(header, outcome, &jobs);
     describe(&mut run, settings, max);
-    finish::conclude_as(context, &run, end, load::document)
+    finish::conclude_as(context, &run, end, first_screen)
+}
+
+/// The steps, the knee and the warnings. `trimtab results show` prints the rest.
+fn first_screen(run: &Run) -> Document {
+    let mut document = report::run::document(run);
+    document.sections.retain(|section| [load::TITLE, "Warnings"].contains(&section.title.as_str()));
+    document
 }
 
 /// The closed loop and the steps, at an unknown rate.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::clock::unix_now;
 use trimtab_study::fleet::Fleet;
 
 const EXAMPLES: &str = "\
@@ -75,7 +76,7 @@ fn run_fleet(args: &FleetArgs, context: &Context) -> anyhow::Result<ExitCode> {
         let what = format!("--output '{}' ends in neither .html nor .parquet", output.display());
         return Err(UsageError::new(what).hint("name a file such as fleet.html").into());
     }
-    let fleet = Fleet::of(fleet::read(&args.paths)?, args.years);
+    let fleet = Fleet::of(fleet::read(&args.paths)?, args.years, unix_now().as_secs_f64());
     if fleet.counts.hosts == 0 {
         let first = fleet.files_unread.first();
         let why = first.map_or_else(|| "no file ends in .json".to_owned(), |first| format!("'{}' {}", first.file, first.why));

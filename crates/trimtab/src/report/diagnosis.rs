@@ -89,10 +89,14 @@ impl Screen {
 
     fn verdict(&mut self, diagnosis: &Diagnosis) {
         const WORD: &str = "verdict:";
-        let shown = self.wrapped(&format!("{WORD} {}", diagnosis.verdict.text), "", "  ");
+        let serious = diagnosis.layers.iter().flat_map(|layer| &layer.findings).any(|finding| finding.severity == Severity::Serious);
+        let is_risky = serious && diagnosis.verdict.kind == VerdictKind::Reaches;
+        let first = if is_risky { "; read the serious finding above first" } else { "" };
+        let shown = self.wrapped(&format!("{WORD} {}{first}", diagnosis.verdict.text), "", "  ");
         for (number, line) in shown.lines().enumerate() {
             let text = if number == 0 { line.trim_start_matches(WORD) } else { line };
             let coloured = match diagnosis.verdict.kind {
+                VerdictKind::Reaches if is_risky => text.yellow().to_string(),
                 VerdictKind::Reaches | VerdictKind::NotNeeded => text.green().to_string(),
                 VerdictKind::Blocked => text.red().to_string(),
                 VerdictKind::Unknown => text.yellow().to_string(),

@@ -4,7 +4,7 @@ use super::wear::time;
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::metrics::WAF;
 use trimtab_study::document::{Document, NarrowLayout, Section, SectionBlock, Table};
-use trimtab_study::fleet::{ENDING_DAYS, Fleet, FleetDrive, Problem, ProblemKind, WAF_HIGH};
+use trimtab_study::fleet::{ENDING_DAYS, Fleet, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH};
 use trimtab_study::sweep::table::{Cells, Column};
 
 /// Unread files and drives that the first screen names.
@@ -56,6 +56,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
     let missing = [
         ("no diagnosis", counts.hosts_without_doctor, "hosts without a file of 'trimtab doctor --json'".to_owned()),
         ("no wear", counts.hosts_without_wear, "hosts without a file of 'trimtab wear --json'".to_owned()),
+        ("old readings", counts.readings_old, format!("drives whose wear was read more than {OLD_DAYS} days ago; collect it again")),
         ("drives not read", counts.drives_unread, "drives that did not report their wear".to_owned()),
         ("files not read", counts.files_unread, "files that are not in this report".to_owned()),
     ];
@@ -73,7 +74,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
 }
 
 fn words(problem: &Problem, planned_years: f64) -> String {
-    match &problem.kind {
+    let words = match &problem.kind {
         ProblemKind::Harmed { what } => what.clone(),
         ProblemKind::Ending { life_left_days } if *life_left_days <= 0.0 => "the rated life is used up".to_owned(),
         ProblemKind::Ending { life_left_days } => format!("the rated life ends in {}", time(*life_left_days)),
@@ -81,7 +82,13 @@ fn words(problem: &Problem, planned_years: f64) -> String {
             format!("the rated life ends after {} years of service, {planned_years} are planned", three_digits(*service_years))
         }
         ProblemKind::Blocked { layers } => format!("TRIM blocked at {}", layers.join(", ")),
-    }
+    };
+    words + &age(problem.old_days)
+}
+
+/// The age of an old reading.
+fn age(old_days: Option<f64>) -> String {
+    old_days.map_or_else(String::new, |days| format!(" (read {} ago)", time(days)))
 }
 
 fn blocked(fleet: &Fleet) -> Option<Section> {
@@ -135,7 +142,7 @@ fn table_of_drives<'a>(caption: String, drives: impl Iterator<Item = &'a FleetDr
             drive.host_written_bytes.map_or_else(String::new, |bytes| Bytes(bytes).to_string()),
             drive.waf.map_or_else(String::new, waf),
             drive.used_percent.map_or_else(String::new, |percent| format!("{percent} %")),
-            drive.life_left_days.map_or_else(String::new, time),
+            drive.life_left_days.map_or_else(String::new, time) + &age(drive.old_days()),
             drive.service_years.map_or_else(String::new, |years| format!("{} years", three_digits(years))),
         ]);
     }

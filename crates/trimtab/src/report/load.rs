@@ -1,12 +1,17 @@
 //! A sweep of offered rates: achieved rate and latency of each step, and the knee.
 
-use super::run::document as of_run;
 use trimtab_drive::units::{Nanos, three_digits};
 use trimtab_sim::analysis::LATENCY_KNEE;
-use trimtab_sim::run::Run;
+use trimtab_sim::run::{Field, Run};
 use trimtab_sim::runner::jobs::{FIGURES, RATE};
-use trimtab_study::document::{Document, Section, SectionBlock, Table};
+use trimtab_study::document::{Section, SectionBlock, Table};
 
+/// Workload of these runs.
+pub const WORKLOAD: &str = "load";
+/// Title of the section.
+pub const TITLE: &str = "Latency against offered load";
+/// Setting: percentage of reads.
+pub const READ_PERCENT: &str = "read-percent";
 /// Suffix of a step's offered rate.
 pub const OFFERED: &str = ".offered";
 /// Name of the offered rate at the knee.
@@ -14,29 +19,28 @@ pub const KNEE_RATE: &str = "knee.offered";
 /// Name of the share of the closed loop's rate at the knee.
 pub const KNEE_PERCENT: &str = "knee.percent";
 
-/// A report about one run. `trimtab results show` prints the rest.
+/// The steps and the knee of a run.
 #[must_use]
-pub fn document(run: &Run) -> Document {
+pub fn section(run: &Run) -> Section {
     let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
-    let rate = |name: &str| value(name).map_or_else(String::new, three_digits);
+    let rate = |value: Option<f64>| value.map_or_else(String::new, three_digits);
     let latency = |name: &str| value(name).map_or_else(String::new, |ns| Nanos(ns as u64).to_string());
-    let mut table = Table::new("", &["step and operation", "offered IOPS (all)", "achieved IOPS", "p50", "p99", "p99.9"]);
+    let reads = Field::find(&run.settings, READ_PERCENT).and_then(|percent| percent.parse().ok()).unwrap_or(0.0) / 100.0;
+    let mut table = Table::new("", &["step and operation", "offered IOPS", "achieved IOPS", "p50", "p99", "p99.9"]);
     for name in run.metrics.iter().filter_map(|metric| metric.name.strip_suffix(RATE)) {
-        let step = name.rsplit_once('.').map_or(name, |(step, _)| step);
+        let (step, operation) = name.rsplit_once('.').unwrap_or((name, ""));
+        let share = if operation == "read" { reads } else { 1.0 - reads };
+        let offered = value(&format!("{step}{OFFERED}")).map(|all| all * share);
         let of = |at: usize| latency(&format!("{name}{}", FIGURES[at]));
-        let rates = [rate(&format!("{step}{OFFERED}")), rate(&format!("{name}{RATE}"))];
-        table.row([name.to_owned()].into_iter().chain(rates).chain([of(3), of(4), of(5)]));
+        table.row([name.to_owned(), rate(offered), rate(value(&format!("{name}{RATE}"))), of(3), of(4), of(5)]);
     }
     let rule = format!("the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of the lowest load");
+    let mixed = if reads > 0.0 && reads < 1.0 { " of reads and writes" } else { "" };
     let knee = match (value(KNEE_PERCENT), value(KNEE_RATE)) {
         (Some(percent), Some(rate)) => {
-            format!("Knee at {percent} % of the closed loop, {} IOPS: {rule}.", three_digits(rate))
+            format!("Knee at {percent} % of the closed loop, {} IOPS{mixed}: {rule}.", three_digits(rate))
         }
         _ => format!("No knee in these steps ({rule})."),
     };
-    let blocks = vec![SectionBlock::Table(table), SectionBlock::Text(knee)];
-    let mut document = of_run(run);
-    document.sections.retain(|section| section.title == "Warnings");
-    document.sections.insert(0, Section::new("Latency against offered load", blocks));
-    document
+    Section::new(TITLE, vec![SectionBlock::Table(table), SectionBlock::Text(knee)])
 }

@@ -1,5 +1,6 @@
 //! One run: its phases, latencies and figures.
 
+use super::load;
 use crate::store::recipe;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
@@ -12,7 +13,9 @@ use trimtab_study::document::{Document, Section, SectionBlock, Table};
 pub fn document(run: &Run) -> Document {
     let (jobs, others): (Vec<Metric>, Vec<Metric>) = run.metrics.iter().cloned().partition(|metric| jobs::is_figure(&metric.name));
     let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&others))])];
-    if !jobs.is_empty() {
+    if run.workload == load::WORKLOAD {
+        sections.insert(0, load::section(run));
+    } else if !jobs.is_empty() {
         sections.insert(0, Section::new("Jobs", vec![SectionBlock::Table(job_figures(&jobs))]));
     }
     sections.push(Section::new("Phases", vec![SectionBlock::Table(phases(&run.phases))]));

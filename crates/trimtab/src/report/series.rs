@@ -9,7 +9,8 @@ use trimtab_study::document::{Chart, ChartLine, Mark, SectionBlock};
 /// written have their knees marked.
 pub fn charts(run: &Run) -> Vec<SectionBlock> {
     let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
-    for series in &run.series {
+    // A run shorter than a step of the series has no values.
+    for series in run.series.iter().filter(|series| !series.y.is_empty()) {
         match groups.iter_mut().find(|(axis, unit, _)| (*axis, *unit) == (series.axis, series.unit)) {
             Some((_, _, group)) => group.push(series),
             None => groups.push((series.axis, series.unit, vec![series])),

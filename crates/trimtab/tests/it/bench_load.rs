@@ -35,6 +35,29 @@ fn modelled_drive_completes_what_is_offered_up_to_its_knee() {
     assert_eq!(figure("knee.offered"), figure("load-130.offered"));
 }
 
+/// Oracle: with 75 % of reads, three quarters of what is offered are reads.
+#[test]
+fn rows_of_a_mix_compare_offered_and_achieved_of_one_operation() {
+    let store = tempfile::tempdir().unwrap();
+    let load = |args: &[&str]| {
+        let mut command = trimtab();
+        let output = command.arg("--store").arg(store.path().join("s.db")).args(args).assert().success().get_output().stdout.clone();
+        String::from_utf8(output).unwrap()
+    };
+    let screen = load(&["bench", "load", "drive:sata-tlc-500gb", "--time", "200ms", "--steps", "50,200", "--reads", "75"]);
+    let row = |text: &str, name: &str| -> Vec<f64> {
+        let row = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}:\n{text}"));
+        row.split_whitespace().skip(1).take(2).map(|rate| rate.replace(',', "").parse().unwrap()).collect()
+    };
+    let (reads, writes) = (row(&screen, "load-50.read"), row(&screen, "load-50.write"));
+    assert!((reads[0] / writes[0] - 3.0).abs() < 0.02, "{reads:?} {writes:?}");
+    assert!([reads, writes].iter().all(|rates| (rates[1] / rates[0] - 1.0).abs() < 0.1), "{screen}");
+    assert!(screen.contains(" IOPS of reads and writes: "), "{screen}");
+    let shown = load(&["results", "show", "last"]);
+    assert_eq!(row(&shown, "load-50.read"), row(&screen, "load-50.read"));
+    assert!(shown.contains("Knee at 200 % of the closed loop") && shown.contains("Phases"), "{shown}");
+}
+
 #[test]
 fn load_writes_a_device_only_if_it_is_named_twice() {
     let Some(device) = LoopDevice::new(16) else { return skip("loop devices") };

@@ -342,6 +342,10 @@ fn card_that_loses_data_is_serious_until_discards_are_off() {
         let steps = to_do(&diagnosis);
         assert_eq!(steps.contains("echo 0 > /sys/"), is_bad, "{steps}");
         assert!(!is_bad || !steps.contains("fstrim.timer") && !steps.contains("trimtab apply"), "{steps}");
+        let screen = trimtab().args(["doctor", "/", "--sysroot"]).arg(tree.path()).output().unwrap().stdout;
+        let screen = String::from_utf8(screen).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(screen.contains("; read the serious finding above first"), is_bad, "{screen}");
+        assert_eq!(screen.contains("verdict: TRIM reaches"), queue == TAKES, "{screen}");
     }
 }
 

@@ -173,3 +173,21 @@ fn jobs_on_a_file_and_a_modelled_drive_report_and_store() {
     let shown = trimtab().args(["results", "show", "last", "--store"]).arg(&store).assert().success();
     assert!(String::from_utf8_lossy(&shown.get_output().stdout).contains("w.write"));
 }
+
+/// A file with holes answers reads from memory.
+#[test]
+fn reads_of_a_file_with_holes_are_warned_of() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("reads.fio"), "[a]\nrw=read\nsize=1m\n").unwrap();
+    fs::write(scratch.path().join("whole"), vec![7; 1 << 20]).unwrap();
+    fs::File::create(scratch.path().join("holes")).unwrap().set_len(1 << 20).unwrap();
+    for (file, has_holes) in [("whole", false), ("holes", true)] {
+        let run = ours(scratch.path(), &["bench", "fio", "reads.fio", file]);
+        let warned = run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "target.holes");
+        assert_eq!(warned, has_holes, "{run}");
+    }
+    // A run shorter than a step of its series draws no empty charts.
+    let shown = trimtab().current_dir(scratch.path()).args(["bench", "fio", "reads.fio", "whole"]).assert().success();
+    let screen = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
+    assert!(screen.contains("a.read") && !screen.contains("no values"), "{screen}");
+}

@@ -158,6 +158,7 @@ fn counted(documents: &[(String, Value)]) -> Value {
         "wears_fast": count(&|drive| days_left(drive).is_some_and(|days| drive["power_on_hours"].as_f64().unwrap() + days * 24.0 < 5.0 * 8760.0)),
         "ending": count(&|drive| days_left(drive).is_some_and(|days| days < 180.0)),
         "waf_high": count(&|drive| drive["waf_lifetime"]["value"].as_f64().unwrap() > 5.0),
+        "readings_old": 0,
         "harmed": faults(true),
         "faults_avoided": faults(false),
         "drives_unread": wears.len(),
@@ -257,6 +258,51 @@ fn worst_problems_are_ordered_by_harm_then_by_time_left() {
         assert!(screen.contains(said), "{said}:\n{screen}");
     }
     assert_eq!(report["layers"], json!([{ "kind": "crypt", "subjects": 1, "hosts": 1 }]));
+}
+
+/// Oracle: a year is 365 days. Of 100 h at 10 %, 900 h or 37.5 days were left.
+#[test]
+fn old_reading_is_marked_and_without_hours_no_life_is_known() {
+    let collection = Collection::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let taken = |days: u64, hours: u64, used: u64| {
+        let mut one = drive("/dev/nvme0n1", hours, used, 1.0, None);
+        one["taken_unix_s"] = json!(now - days * 86_400);
+        wear(&[one], &[])
+    };
+    collection.add("new/wear.json", taken(29, 100, 10));
+    collection.add("old/wear.json", taken(365, 100, 10));
+    collection.add("hourless/wear.json", taken(0, 0, 94));
+    let (_, report) = collection.report();
+    assert_eq!((&report["counts"]["readings_old"], &report["counts"]["ending"]), (&json!(1), &json!(2)));
+    let hourless = report["drives"].as_array().unwrap().iter().find(|drive| drive["host"] == "hourless").unwrap();
+    assert_eq!((&hourless["life_left_days"], &hourless["wears_fast"]), (&Value::Null, &json!(false)));
+    let screen = trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().success().get_output().stdout.clone();
+    let screen = String::from_utf8(screen).unwrap();
+    let problem = |host: &str| screen.lines().find(|line| line.starts_with(host) && line.contains("/dev/")).unwrap().to_owned();
+    assert!(problem("old ").ends_with("the rated life ends in 37.5 days (read 365 days ago)"), "{screen}");
+    assert!(problem("new ").ends_with("the rated life ends in 37.5 days"), "{screen}");
+    assert!(collection.page("old.html").replace('\u{a0}', " ").contains("37.5 days (read 365 days ago)"));
+}
+
+/// A host can send links; root's collection would then read any file of this machine.
+#[test]
+fn links_in_a_directory_are_listed_and_not_followed() {
+    let collection = Collection::new();
+    let good = doctor(&[diagnosis("/", "nvme0n1", "blocked", &[], &[])]);
+    let outside = collection.at("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("doctor.json"), &good).unwrap();
+    collection.add("good/doctor.json", &good);
+    symlink(outside.join("doctor.json"), collection.hosts().join("good/wear.json")).unwrap();
+    symlink(outside.join("doctor.json"), collection.hosts().join("file-doctor.json")).unwrap();
+    symlink(&outside, collection.hosts().join("directory")).unwrap();
+    symlink(&outside, collection.at("named")).unwrap();
+    let (status, report) = collection.report();
+    let unread = report["files_unread"].as_array().unwrap();
+    assert_eq!((status, &report["counts"]["hosts"], unread.len()), (1, &json!(1), 3), "{report}");
+    assert!(unread.iter().all(|one| one["why"].as_str().unwrap().starts_with("is a symbolic link")), "{unread:?}");
+    trimtab().args(["report", "fleet"]).arg(collection.at("named")).assert().success().stdout(contains("Fleet: 1 host"));
 }
 
 /// The documents that this program prints, from a recorded machine and from a file of smartctl.

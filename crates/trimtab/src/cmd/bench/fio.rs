@@ -17,7 +17,7 @@ pub struct BenchFioArgs {
     /// The job file. Supported keys: rw, rwmixread, bs, iodepth, size, offset, io_size, number_ios,
     /// rate, rate_iops, random_distribution, percentage_random, norandommap, ramp_time, runtime,
     /// time_based, loops, fsync, zero_buffers, buffer_compress_percentage, randseed, stonewall,
-    /// thinktime, numjobs.
+    /// thinktime, numjobs; as in fio also readwrite, blocksize, rwmixwrite and fdatasync.
     file: PathBuf,
     /// Measure on a block device or a file (with --destroy), on a modelled drive (drive:NAME), or on
     /// null: for the tool's own cost.
