@@ -24,7 +24,6 @@ pub const FORBID_TRIM: [&str; 2] = [LOSES_DATA, HANGS];
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     QueuedTrim,
-    QueueOnAti,
     LargeTrim,
     Trim,
     EmmcTrim,
@@ -38,9 +37,6 @@ impl Fault {
     pub const fn note(self) -> &'static str {
         match self {
             Self::QueuedTrim => "the drive's queued TRIM is known to be faulty; the kernel does not use it, so there is nothing to do",
-            Self::QueueOnAti => {
-                "behind an ATI controller (PCI vendor 1002) the kernel uses no queued commands at all with this drive; there is nothing to do"
-            }
             Self::LargeTrim => "the drive locks up on large TRIMs; the kernel limits them to 128 MiB, so there is nothing to do",
             Self::Trim => "TRIM is known to fail on this drive; the kernel sends none",
             Self::EmmcTrim => {
@@ -128,11 +124,11 @@ mod tests {
     /// Models and firmware as in the comments and entries of the kernel's table.
     #[test]
     fn faults_of_a_drive_depend_on_model_and_firmware() {
-        use Fault::{EmmcTrim, Hangs, LargeTrim, LosesData, QueueOnAti, QueuedTrim, Trim, Zeroes};
+        use Fault::{EmmcTrim, Hangs, LargeTrim, LosesData, QueuedTrim, Trim, Zeroes};
         let cases: [(&str, &str, &[Fault]); 29] = [
-            ("Samsung SSD 860 EVO 500GB", "RVT01B6Q", &[QueuedTrim, QueueOnAti]),
-            ("Samsung SSD 870 QVO 1TB", "SVQ01B6Q", &[QueuedTrim, QueueOnAti]),
-            ("SAMSUNG MZ7LH960HAJR-00005", "HXT7404Q", &[QueuedTrim, QueueOnAti]),
+            ("Samsung SSD 860 EVO 500GB", "RVT01B6Q", &[QueuedTrim]),
+            ("Samsung SSD 870 QVO 1TB", "SVQ01B6Q", &[QueuedTrim]),
+            ("SAMSUNG MZ7LH960HAJR-00005", "HXT7404Q", &[QueuedTrim]),
             ("Samsung SSD 840 EVO 250GB", "EXT0DB6Q", &[QueuedTrim]),
             ("Samsung SSD 850 PRO 256GB", "EXM02B6Q", &[QueuedTrim]),
             ("SAMSUNG SSD 830 Series", "CXM03B1Q", &[QueuedTrim]),
