@@ -1,6 +1,7 @@
 //! Findings that an administrator accepts: they are omitted and do not affect the exit
 //! status.
 
+use super::faults::FORBID_TRIM;
 use super::{Diagnosis, Finding, Severity, VerdictKind, to_do};
 use std::path::PathBuf;
 
@@ -67,9 +68,15 @@ impl Diagnosis {
         }
     }
 
-    /// Exit status of `trimtab doctor`: an accepted verdict counts as success.
+    /// Exit status of `trimtab doctor`: an accepted verdict counts as success, a drive that TRIM
+    /// harms as blocked.
     pub fn exit_status(&self) -> u8 {
-        if self.is_verdict_accepted { 0 } else { self.verdict.kind.exit_status() }
+        let harms = self.findings().any(|finding| FORBID_TRIM.contains(&finding.code));
+        match self.verdict.kind {
+            VerdictKind::Reaches if harms => VerdictKind::Blocked.exit_status(),
+            _ if self.is_verdict_accepted => 0,
+            kind => kind.exit_status(),
+        }
     }
 }
 

@@ -54,7 +54,7 @@ numbers are removed (--serials keeps them).
 
 A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
 
-Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
+Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer or it harms a drive, 4 unknown, 1 failed, 2 wrong usage.
 Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) are left out and do not count.
 With several answers the worst counts: a path that cannot be examined, then blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
 

@@ -339,6 +339,7 @@ fn card_that_loses_data_is_serious_until_discards_are_off() {
         let diagnosis = doctor.examine_path(Path::new("/")).unwrap();
         let findings = &diagnosis.layers[0].findings;
         assert_eq!(findings.iter().any(|f| f.code == "drive.trim-loses-data"), is_bad, "{ids:?} {queue}: {findings:?}");
+        assert_eq!(diagnosis.exit_status(), if is_bad || queue == off { 3 } else { 0 });
         let steps = to_do(&diagnosis);
         assert_eq!(steps.contains("echo 0 > /sys/"), is_bad, "{steps}");
         assert!(!is_bad || !steps.contains("fstrim.timer") && !steps.contains("trimtab apply"), "{steps}");
