@@ -14,6 +14,9 @@ const DAYS_OF_YEAR: f64 = 365.0;
 
 /// One block of lines per drive.
 pub fn text(drives: &[DriveWear], width: Option<usize>) -> String {
+    if drives.is_empty() {
+        return "this machine shows no drive that reports wear\n".to_owned();
+    }
     drives.iter().map(|drive| block(drive, width)).collect::<Vec<_>>().join("\n")
 }
 

@@ -193,3 +193,13 @@ fn wear_of_path_without_a_drive_is_an_error() {
         .code(1)
         .stderr(contains("/no/such/path").and(contains("there is no").or(contains("No such"))));
 }
+
+#[test]
+fn wear_without_a_reporting_drive_prints_an_empty_document() {
+    let names = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    if names.into_iter().any(|name| name.starts_with("sd") || name.starts_with("nvme")) {
+        return skip("this machine has drives that may report their wear");
+    }
+    assert_eq!(drives(trimtab().arg("wear")), Vec::<Value>::new());
+    trimtab().arg("wear").assert().success().stdout(contains("no drive that reports wear"));
+}
