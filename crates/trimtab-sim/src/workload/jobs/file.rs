@@ -341,7 +341,7 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 fn percent(text: &str) -> Result<u8, String> {
-    text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100).ok_or_else(|| unknown(text, "write 0 to 100"))
+    text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100).ok_or_else(|| unknown(text, "write at most 100"))
 }
 
 /// A number of bytes with fio's suffixes: `k`, `ki` and `kb` are 1024, `kib` is 1000.

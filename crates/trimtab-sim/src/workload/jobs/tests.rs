@@ -161,6 +161,7 @@ fn unsupported_text_is_refused_with_line_and_advice() {
         ("[a]\nsize=1.5g\n", "line 2: size: '1.5g'"),
         ("[a]\niodepth=0\n", "line 2: iodepth: '0' is not supported; write a whole number from 1 to 65536"),
         ("[a]\nrwmixread=101\n", "line 2: rwmixread: '101'"),
+        ("[a]\nsize=150%\n", "line 2: size: '150%' is not supported; write at most 100"),
         ("[a]\ntime_based=2\n", "line 2: time_based: '2' is not supported; write 0 or 1"),
         ("[a]\nbs=4k\ntime_based\n", "line 3: time_based: it needs an end; add runtime=TIME"),
         ("[a]\nrate=1m\nrate_iops=10\n", "line 2: rate: it excludes rate_iops"),
