@@ -68,7 +68,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
         let mut table = Table::new("", &["host", "drive or filesystem", "problem"]).when_narrow(NarrowLayout::Records);
         table.remarks = true;
         fleet.worst.iter().for_each(|one| table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)]));
-        sections.push(Section::new("Worst problems", vec![SectionBlock::Table(table)]));
+        sections.push(Section::new("Worst problems, at most ten", vec![SectionBlock::Table(table)]));
     }
     sections
 }

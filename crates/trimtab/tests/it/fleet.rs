@@ -211,7 +211,7 @@ fn figures_of_a_fleet_are_those_of_its_documents() {
     // Each is in its own table and, folded, in the one of all drives.
     let rows =
         |id: &str| page.split(id).nth(1).unwrap().split("</section>").next().unwrap().matches("<tr><th scope=\"row\">").count() as u64;
-    assert_eq!(rows("<h2>Worst problems</h2>"), 10);
+    assert_eq!(rows("<h2>Worst problems, at most ten</h2>"), 10);
     let blocked = expected["blocked"].as_u64().unwrap();
     assert_eq!(rows("<h2>Blocked TRIM</h2>"), blocked + 1, "one layer, and one row for each");
     let all = page.split("<h2>All drives</h2>").nth(1).unwrap().split("</details>").next().unwrap();
