@@ -4,6 +4,7 @@ pub mod few;
 mod jobs;
 pub mod loops;
 pub mod passes;
+pub mod pts;
 pub mod replay;
 pub mod sampled;
 pub mod steered;

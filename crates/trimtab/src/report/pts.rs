@@ -6,50 +6,10 @@ use super::run::document as of_run;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_sim::analysis::steady::{EXCURSION_MAX, RANGE_MAX, ROUNDS as WINDOW};
 use trimtab_sim::run::{Field, Run, Series, metrics, shown};
+use trimtab_sim::simulate::pts::{
+    BLOCKS, CAPACITY, EXCURSION, IOPS, POINT_BYTES, RANGE, READS, ROUND_BYTES, ROUNDS, SLOPE, STEADY, point_name, tracked_name,
+};
 use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
-
-/// Name of runs of the IOPS test.
-pub const IOPS: &str = "pts-iops";
-/// Name of runs of the write saturation test.
-pub const WRITE_SATURATION: &str = "pts-wsat";
-/// Setting: bytes of the drive.
-pub const CAPACITY: &str = "capacity";
-/// Completed rounds.
-pub const ROUNDS: &str = "rounds";
-/// 1 if the last five rounds are steady, else 0.
-pub const STEADY: &str = "steady.reached";
-/// Largest minus smallest value of the last five rounds, in percent of their mean.
-pub const RANGE: &str = "steady.range";
-/// Slope of the linear fit, in IOPS per round.
-pub const SLOPE: &str = "steady.slope";
-/// Change of the linear fit over the last five rounds, in percent of their mean.
-pub const EXCURSION: &str = "steady.excursion";
-
-/// Percentages of reads, in the order of the specification.
-pub const READS: [u8; 7] = [100, 95, 65, 50, 35, 5, 0];
-/// Sizes of requests with their names, in the order of the specification.
-pub const BLOCKS: [(u32, &str); 8] = [
-    (1 << 20, "1MiB"),
-    (128 << 10, "128KiB"),
-    (64 << 10, "64KiB"),
-    (32 << 10, "32KiB"),
-    (16 << 10, "16KiB"),
-    (8 << 10, "8KiB"),
-    TRACKED,
-    (512, "512B"),
-];
-/// Size of the random writes that decide the steady state.
-pub const TRACKED: (u32, &str) = (4 << 10, "4KiB");
-
-/// Name of the metric and series of a test point.
-pub fn point_name(read_percent: u8, block: &str) -> String {
-    format!("read-{read_percent}.{block}.iops")
-}
-
-/// Name of the metric and series of the 4 KiB random writes.
-pub fn tracked_name() -> String {
-    point_name(0, TRACKED.1)
-}
 
 /// A report about one run. `trimtab results show` prints the rest.
 #[must_use]
@@ -118,9 +78,9 @@ fn proof(run: &Run) -> Vec<SectionBlock> {
 fn conditions(run: &Run) -> String {
     let size = |key: &str| Field::find(&run.settings, key).and_then(|bytes| bytes.parse().ok()).map(Bytes).unwrap_or_default();
     let rounds = if run.workload == IOPS {
-        format!("Two sequential capacities of 128 KiB writes came first. Each test point transferred {}", size("point.bytes"))
+        format!("Two sequential capacities of 128 KiB writes came first. Each test point transferred {}", size(POINT_BYTES))
     } else {
-        format!("Each round wrote {}", size("round.bytes"))
+        format!("Each round wrote {}", size(ROUND_BYTES))
     };
     format!("A new drive of {} stands for a purged one. {rounds} instead of lasting one minute.", size(CAPACITY))
 }

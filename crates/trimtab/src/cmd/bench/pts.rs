@@ -1,9 +1,10 @@
 //! `trimtab bench pts TARGET`.
 
-use crate::bench::pts::{PtsRequest, PtsTest};
+use crate::bench::pts::PtsRequest;
 use crate::cmd::options::one_of;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::simulate::pts::PtsTest;
 
 /// Run a test of SNIA's Performance Test Specification (PTS) 2.0.2 on a modelled drive.
 #[derive(Debug, clap::Args)]
