@@ -109,9 +109,15 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
     );
     // A socket that now belongs to another program stays. A server killed before it wrote its
     // record counts as starting for half a minute.
-    let until = Instant::now() + Duration::from_secs(45);
-    while !attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success() {
-        assert!(Instant::now() < until, "it cannot be attached");
+    let until = Instant::now() + Duration::from_secs(150);
+    loop {
+        // The server keeps the command's standard error, so take it from a file.
+        let errors = scratch.path().join("errors");
+        let status = attach(&socket).stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap()).status().unwrap();
+        if status.success() {
+            break;
+        }
+        assert!(Instant::now() < until, "it cannot be attached: {}", fs::read_to_string(&errors).unwrap());
         std::thread::sleep(Duration::from_secs(1));
     }
     fs::rename(&socket, scratch.path().join("aside")).unwrap();
