@@ -8,7 +8,7 @@ use crate::run::{Axis, Better, Metric, Phase, Run, Series, Severity, Unit, Warni
 use crate::runner::{Events, RunEnd, RunOutcome, jobs};
 use crate::target::BlockTarget as _;
 use crate::target::drive::DriveTarget;
-use crate::workload::jobs::{Job, JobAddresses, JobMix, groups};
+use crate::workload::jobs::{Job, JobAddresses, JobMix, groups, written_max};
 use crate::workload::synthetic::Pattern;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
@@ -120,11 +120,7 @@ impl PtsPlan {
         }
         let point = |reads: u8, (block, name): (u32, &str), bytes: u64| Job {
             waits: true,
-            mix: match reads {
-                0 => JobMix::Write,
-                100 => JobMix::Read,
-                percent => JobMix::ReadWrite(percent),
-            },
+            mix: JobMix::of_reads(reads),
             addresses: JobAddresses::Drawn(Pattern::Uniform, 100),
             block,
             depth: queue_depth,
@@ -168,7 +164,7 @@ impl PtsPlan {
     /// Upper bound on the bytes written to a drive of `capacity`.
     #[must_use]
     pub fn written_max(&self, capacity: Bytes) -> Bytes {
-        let round = self.round.iter().map(|job| job.written_max(capacity)).fold(Bytes::ZERO, Bytes::saturating_add);
+        let round = written_max(&self.round, capacity);
         let before = self.precondition.as_ref().map_or(Bytes::ZERO, |job| job.written_max(capacity));
         Bytes(round.0.saturating_mul(self.rounds_max)).saturating_add(before)
     }

@@ -33,6 +33,18 @@ pub enum JobMix {
     TrimWrite,
 }
 
+impl JobMix {
+    /// Reads and writes with this percentage of reads.
+    #[must_use]
+    pub const fn of_reads(percent: u8) -> Self {
+        match percent {
+            0 => Self::Write,
+            100 => Self::Read,
+            percent => Self::ReadWrite(percent),
+        }
+    }
+}
+
 /// Addresses of a job's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAddresses {
@@ -372,6 +384,12 @@ pub fn depth_max(jobs: &[Job]) -> u32 {
         }
     }
     depths.into_iter().max().unwrap_or(0)
+}
+
+/// Upper bound of the bytes that `jobs` write on a target of this size.
+#[must_use]
+pub fn written_max(jobs: &[Job], target: Bytes) -> Bytes {
+    jobs.iter().map(|job| job.written_max(target)).fold(Bytes::ZERO, Bytes::saturating_add)
 }
 
 /// The groups of `jobs` on a target of this size, in order.

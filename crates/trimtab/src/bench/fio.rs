@@ -2,7 +2,7 @@
 
 use super::crystal::KEPT;
 use super::finish;
-use super::job_target::{JobTarget, TAKES, written_max};
+use super::job_target::{JobTarget, TAKES};
 use crate::drives::simulate::{DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, job_file, simulate};
 use crate::store::recipe::{self, starts_now};
@@ -18,6 +18,7 @@ use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::Field;
 use trimtab_sim::workload::WorkloadPlan;
+use trimtab_sim::workload::jobs::written_max;
 
 /// A run of a job file.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockInfo, BlockTarget as _};
-use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups};
+use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups, written_max};
 use trimtab_vssd::pace::minimise_timer_slack;
 
 /// Targets of commands that run jobs.
@@ -141,9 +141,4 @@ fn holes(path: &Path, jobs: &[Job]) -> Option<Warning> {
         "the filesystem stores only {stored} of the file's {size}: reads of the rest do not reach the drive; write the whole file first"
     );
     reads.then(|| Warning::new("target.holes", Severity::Serious, text))
-}
-
-/// Upper bound of the bytes that `jobs` write on a target of this size.
-pub fn written_max(jobs: &[Job], size: Bytes) -> Bytes {
-    jobs.iter().map(|job| job.written_max(size)).fold(Bytes::ZERO, Bytes::saturating_add)
 }

@@ -2,7 +2,7 @@
 
 use super::crystal::KEPT;
 use super::finish;
-use super::job_target::{JobTarget, TAKES, written_max};
+use super::job_target::{JobTarget, TAKES};
 use crate::drives;
 use crate::report::{self, load};
 use crate::store::recipe::{self, starts_now};
@@ -24,7 +24,7 @@ use trimtab_sim::target::Clock as _;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::jobs::load::{CLOSED, LoadSettings};
-use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max};
+use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max, written_max};
 use trimtab_sim::workload::synthetic::Pattern;
 use trimtab_study::document::Document;
 

@@ -56,11 +56,7 @@ impl LoadSettings {
     fn job(&self, name: &str) -> Job {
         Job {
             waits: true,
-            mix: match self.read_percent {
-                0 => JobMix::Write,
-                100 => JobMix::Read,
-                percent => JobMix::ReadWrite(percent),
-            },
+            mix: JobMix::of_reads(self.read_percent),
             addresses: JobAddresses::Drawn(Pattern::Uniform, 100),
             block: self.block,
             runtime: Some(Nanos(self.time.0 - self.time.0 / 4)),
