@@ -86,7 +86,7 @@ fn child_that_attacks() {
 /// A directory owned by the attacker, with the attacker running in it.
 struct Ground {
     // Dropped first, or the directory would not stay empty.
-    _attacker: Option<Ends>,
+    attacker: Option<Ends>,
     directory: tempfile::TempDir,
 }
 
@@ -104,7 +104,7 @@ impl Ground {
                 started => break started.unwrap(),
             }
         };
-        Self { directory, _attacker: Some(Ends(attacker)) }
+        Self { directory, attacker: Some(Ends(attacker)) }
     }
 
     /// The same directory without an attacker.
@@ -121,6 +121,10 @@ impl Ground {
         chown(directory.path(), Some(ATTACKER), Some(ATTACKER)).unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         directory
+    }
+
+    fn is_calm(&self) -> bool {
+        self.attacker.is_none()
     }
 
     fn path(&self, name: &str) -> String {
@@ -172,7 +176,7 @@ fn attack_times(name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &P
 fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
     let canary = Canary::new(place);
     let home = tempfile::tempdir().unwrap();
-    let calm = Ground { directory: Ground::calm(place, files), _attacker: None };
+    let calm = Ground { directory: Ground::calm(place, files), attacker: None };
     assert!(run(&calm, home.path()), "{name} does not even work when nobody attacks: this would prove nothing");
     drop(calm);
     let mut worked = 0;
@@ -245,9 +249,15 @@ fn trim_verify_and_daemon_under_attack_keep_foreign_files() {
         let mut command = process();
         command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("XDG_DATA_HOME", home);
         let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        std::thread::sleep(Duration::from_millis(300));
+        let written = || fs::symlink_metadata(&metrics).is_ok_and(|metadata| metadata.is_file() && metadata.uid() == 0);
+        // Beside an attacker the metrics may never be written.
+        let limit = if ground.is_calm() { Duration::from_secs(60) } else { Duration::from_millis(300) };
+        let started = Instant::now();
+        while !written() && started.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child.0), rustix::process::Signal::TERM);
-        let written = fs::symlink_metadata(&metrics).is_ok_and(|metadata| metadata.is_file() && metadata.uid() == 0);
+        let written = written();
         child.0.wait().unwrap().success() && written
     });
 }
