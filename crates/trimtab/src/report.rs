@@ -1,7 +1,6 @@
 //! Results as text and pictures: pure functions from data to strings.
 
 pub(crate) mod applied;
-pub mod cdm;
 pub mod compare;
 pub mod diagnosis;
 pub mod escape;

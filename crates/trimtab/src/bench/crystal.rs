@@ -7,14 +7,11 @@ use self::rounds::CrystalRounds;
 use self::target::CrystalTarget;
 use super::finish;
 use crate::drives;
-use crate::report::cdm;
-use crate::report::file::{self, OverwriteMode};
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use rustix::thread::CapabilitySet;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
@@ -61,10 +58,6 @@ pub struct CrystalRequest {
     pub direct: bool,
     /// Seed of addresses and data.
     pub seed: u64,
-    /// File for the figures as SVG.
-    pub picture: Option<PathBuf>,
-    /// Whether to replace this file if it exists.
-    pub replace: bool,
     /// Repeat all tests until this much has been written.
     pub until_written: Option<Bytes>,
     /// Free space to leave alone.
@@ -128,10 +121,6 @@ pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// Runs the benchmark and prints the report.
 pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
-    if let Some(path) = &request.picture {
-        check_picture(path)?;
-        file::check(path, request.replace)?;
-    }
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
@@ -151,26 +140,7 @@ pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCo
         target.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
     let (run, end, workspace) = conclude_run(header, target, outcome, &settings, rounds)?;
-    finish::clean_up(context, workspace, conclude(request, context, &run, end))
-}
-
-/// Writes the requested picture, stores the run and prints it.
-fn conclude(request: &CrystalRequest, context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
-    if let Some(path) = request.picture.as_ref().filter(|_| end == RunEnd::Complete) {
-        let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
-        let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    finish::conclude(context, run, end)
-}
-
-/// Refuses a picture without the suffix .svg, except for a stream.
-fn check_picture(path: &Path) -> anyhow::Result<()> {
-    if path.extension().is_none_or(|ending| ending.eq_ignore_ascii_case("svg")) {
-        return Ok(());
-    }
-    let hint = format!("use {}", path.with_extension("svg").display());
-    Err(UsageError::new(format!("--picture {}: a picture is an SVG file", path.display())).hint(hint).into())
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
 /// The finished run with all its facts, and its directory; closes the target.

@@ -1,11 +1,9 @@
 //! Charts as inline SVG. The page's style sheet maps the colours, so one picture serves
 //! light, dark and print.
 
-mod crystal;
 mod film;
 mod heat;
 
-pub use crystal::{CrystalRow, crystal};
 pub use film::film;
 pub use heat::{SHADES, TRIMMING, heat};
 

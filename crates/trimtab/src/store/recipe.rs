@@ -19,7 +19,7 @@ pub const DRIVE: &str = "drive";
 pub const DRIVE_HASH: &str = "drive.hash";
 
 /// Options without influence on a result, and whether each takes a value.
-const ABOUT_OUTPUT: [(&str, bool); 13] = [
+const ABOUT_OUTPUT: [(&str, bool); 12] = [
     ("--json", false),
     ("--quiet", false),
     ("--plain", false),
@@ -31,7 +31,6 @@ const ABOUT_OUTPUT: [(&str, bool); 13] = [
     ("--label", true),
     ("--report", true),
     ("--output", true),
-    ("--picture", true),
     ("--cell", true),
 ];
 

@@ -53,46 +53,6 @@ fn bench_crystal_data_compress_as_requested() {
 }
 
 #[test]
-fn export_cdm_prints_crystaldiskmark_text() {
-    let (dir, store) = (scratch(), scratch());
-    small(store.path(), &["--yes", dir.path().to_str().unwrap()]).success().stdout(contains("Figures"));
-    let export = |runs: &[&str]| {
-        trimtab().args(["results", "export", "--format", "cdm", "--store"]).arg(store.path().join("store.db")).args(runs).assert()
-    };
-    let text = contains("in the format of CrystalDiskMark 3").and(contains("Sequential Read : "));
-    export(&["last"]).success().stdout(text.and(contains("Random Write 4KB (QD=32) : ")).and(contains("<").not()));
-    export(&[]).code(2).stderr(contains("needs the runs to be named"));
-}
-
-#[test]
-fn bench_crystal_refuses_existing_picture_before_run() {
-    let (dir, store) = (scratch(), scratch());
-    let dir = dir.path().to_str().unwrap();
-    let file = store.path().join("bars.svg");
-    std::fs::write(&file, "mine").unwrap();
-    let path = file.to_str().unwrap();
-    small(store.path(), &["--yes", "--picture", path, dir]).code(2).stderr(contains(path).and(contains("--force")));
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    assert!(!store.path().join("store.db").exists(), "nothing was measured for it");
-    small(store.path(), &["--yes", "--force", "--picture", path, dir]).success();
-    assert!(std::fs::read_to_string(file).unwrap().contains("<text"));
-}
-
-#[test]
-fn picture_with_another_ending_than_svg_is_refused_first() {
-    let (dir, store) = (scratch(), scratch());
-    for name in ["bars.png", "bars.jpeg", "bars.PNG"] {
-        let picture = store.path().join(name);
-        let refused = small(store.path(), &["--yes", "--picture", picture.to_str().unwrap(), dir.path().to_str().unwrap()]).code(2);
-        refused.stderr(contains("a picture is an SVG file; use ").and(contains("bars.svg")));
-        assert!(!picture.exists() && !store.path().join("store.db").exists(), "{name}");
-    }
-    let upper = store.path().join("BARS.SVG");
-    small(store.path(), &["--yes", "--picture", upper.to_str().unwrap(), dir.path().to_str().unwrap()]).success();
-    assert!(std::fs::read_to_string(upper).unwrap().contains("<text"));
-}
-
-#[test]
 fn bench_crystal_destroys_file_only_if_named_twice() {
     let (dir, store) = (scratch(), scratch());
     let file = dir.path().join("precious");

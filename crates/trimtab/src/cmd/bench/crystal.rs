@@ -3,7 +3,6 @@
 use super::SecondTargetArgs;
 use crate::bench::crystal::CrystalRequest;
 use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
-use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::Limit;
@@ -71,12 +70,6 @@ pub struct BenchCrystalArgs {
     /// Seed of addresses and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Also draw the figures as SVG, a pair of bars for each test.
-    #[arg(long, value_name = "FILE.svg")]
-    picture: Option<PathBuf>,
-    /// Replace the file of --picture if it exists.
-    #[arg(long, requires = "picture")]
-    force: bool,
     /// Repeat all tests until this much is written, and report where the rates fall and settle.
     #[arg(long, value_name = "SIZE")]
     loop_until_written: Option<Bytes>,
@@ -110,8 +103,6 @@ impl BenchCrystalArgs {
             verify: self.verify,
             direct: !self.buffered,
             seed: self.seed,
-            picture: self.picture,
-            replace: self.force,
             until_written: self.loop_until_written,
             reserve: self.safety.reserve,
             destroy: self.destroy.named(),

@@ -1,6 +1,5 @@
 //! `trimtab results export`.
 
-use crate::report::cdm;
 use crate::report::file::{self, OverwriteMode};
 use crate::store::shape::csv;
 use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
@@ -13,8 +12,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 
-/// Write stored runs as JSON (everything), CSV (figures, settings, environment) or
-/// CrystalDiskMark's text.
+/// Write stored runs as JSON (everything) or CSV (figures, settings, environment).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
@@ -24,8 +22,7 @@ Examples:
   trimtab results export > all.json
   trimtab results export last last~1 --output two.json
   trimtab results export --format csv --output figures.csv
-  trimtab results export --series last > series.csv           time series: a row for each point
-  trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
+  trimtab results export --series last > series.csv           time series: a row for each point")]
 pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID [default: all]
@@ -52,18 +49,6 @@ enum ResultFormat {
     Json,
     /// Figures, settings and environment.
     Csv,
-    /// CrystalDiskMark's text format, for runs of bench crystal.
-    Cdm,
-}
-
-impl ResultFormat {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Cdm => "cdm",
-        }
-    }
 }
 
 /// Runs the command.
@@ -72,10 +57,7 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
         return Err(UsageError::new("--json and --series exclude each other").hint("the JSON of a run holds its series").into());
     }
     if args.format != ResultFormat::Json && context.json {
-        return Err(UsageError::new(format!("--json and --format {} exclude each other", args.format.name())).into());
-    }
-    if args.format == ResultFormat::Cdm && args.runs.is_empty() {
-        return Err(UsageError::new("--format cdm needs the runs to be named, since only those of bench crystal have that format").into());
+        return Err(UsageError::new("--json and --format csv exclude each other").into());
     }
     if let Some(path) = &args.output {
         file::check(path, args.force)?;
@@ -92,7 +74,6 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
         _ if args.series => csv::series(&runs),
         ResultFormat::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
         ResultFormat::Csv => csv::write(&runs),
-        ResultFormat::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
     };
     match &args.output {
         None => trimtab_linux::output::write_stdout(text.as_bytes())?,

@@ -297,7 +297,7 @@ fn path_arguments_under_attack_keep_foreign_files() {
     attack("bench crystal --destroy", &["out"], |ground, home| {
         let file = ground.path("out");
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];
-        beside(&[&["bench", "crystal", &file, "--destroy", &file, "--picture", &ground.path("bars.svg")], &quick[..]].concat(), home, None)
+        beside(&[&["bench", "crystal", &file, "--destroy", &file], &quick[..]].concat(), home, None)
     });
 }
 
