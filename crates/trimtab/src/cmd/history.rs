@@ -1,11 +1,9 @@
 //! `trimtab history`: lists what was applied and trimmed on this machine.
 
-use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
 use crate::history::events::{EventFilter, Events};
-use crate::report::history::{table, terse};
+use crate::report::history::table;
 use crate::report::layout::on_screen;
-use crate::report::markdown;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -21,9 +19,7 @@ Each trim is a run: 'trimtab results show ID --store /var/lib/trimtab/history.db
 Examples:
   trimtab history
   trimtab history /home --since 7d
-  trimtab history | tail -n 1      tab-separated unless on a terminal
-
-Unless standard output is a terminal, the columns are unix_ms (the start, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
+  trimtab history --json | jq -c '.events[]'")]
 pub struct HistoryArgs {
     /// Show only this filesystem: a mount point, or a directory on it.
     path: Option<PathBuf>,
@@ -37,13 +33,10 @@ pub struct HistoryArgs {
     /// Show the history of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
-    #[command(flatten)]
-    form: FormArgs,
 }
 
 /// Prints the events.
 pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
     let wish =
         EventFilter { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
@@ -52,14 +45,10 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
         true => error.context("the history belongs to root: run with sudo"),
         false => error,
     })?;
-    if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
+    if events.events.is_empty() && !context.json {
         context.remark("the history has no trim and no applied policy");
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("history", 1, &events, || match form {
-        Form::Text => on_screen(&table(&events)),
-        Form::Markdown => markdown::of_table(&table(&events)),
-        Form::Tsv => terse(&events),
-    })?;
+    context.report("history", 1, &events, || on_screen(&table(&events)))?;
     Ok(ExitCode::SUCCESS)
 }

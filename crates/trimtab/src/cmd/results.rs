@@ -4,7 +4,6 @@ mod add;
 mod compare;
 mod delete;
 mod export;
-pub mod form;
 mod import;
 mod list;
 mod report;

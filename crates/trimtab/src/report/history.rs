@@ -2,7 +2,6 @@
 
 use super::escape::clean;
 use super::run::instant;
-use super::terse::{TsvTable, number};
 use crate::history::events::Events;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
@@ -30,24 +29,4 @@ pub fn table(events: &Events) -> Table {
         ]);
     }
     table
-}
-
-/// Tab-separated values for programs.
-pub fn terse(events: &Events) -> String {
-    let mut terse = TsvTable::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
-    for event in &events.events {
-        terse.row([
-            event.unix_ms.to_string(),
-            event.what.to_owned(),
-            event.path.clone(),
-            event.policy.clone(),
-            event.by.clone().unwrap_or_default(),
-            event.sent_bytes.map(|n| n.to_string()).unwrap_or_default(),
-            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
-            number(event.seconds),
-            event.outcome.clone(),
-            event.id.clone().unwrap_or_default(),
-        ]);
-    }
-    terse.into_text()
 }

@@ -2,59 +2,11 @@
 
 use super::escape::clean;
 use super::run::{instant, readable};
-use super::terse::{TsvTable, number};
 use crate::store::{RunId, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance};
 use trimtab_study::document::{NarrowLayout, Table};
-
-/// Stored runs for programs.
-pub fn terse(found: &[Summary]) -> String {
-    let mut terse = TsvTable::new(&[
-        "id",
-        "label",
-        "study",
-        "began",
-        "workload",
-        "target",
-        "policy",
-        "fill",
-        "provenance",
-        "complete",
-        "warnings",
-        "figure",
-        "unit",
-        "mean",
-        "repeats",
-        "altered",
-        "options",
-    ]);
-    for (run, options) in found.iter().zip(all_options(found)) {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let figure = run.metric.as_ref();
-        terse.row([
-            run.id.to_string(),
-            text(&run.label),
-            run.study.map_or_else(String::new, |id| id.to_string()),
-            instant(run.started_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
-            run.workload.clone(),
-            run.target_label.clone(),
-            run.policy.clone(),
-            text(&run.fill),
-            run.provenance.name().to_owned(),
-            if run.complete { "yes" } else { "no" }.to_owned(),
-            run.warnings.to_string(),
-            figure.map_or_else(String::new, |f| f.name.clone()),
-            figure.map_or_else(String::new, |f| f.unit.name().to_owned()),
-            number(run.mean()),
-            figure.map_or_else(String::new, |f| f.samples.len().to_string()),
-            if run.altered { "yes" } else { "no" }.to_owned(),
-            options,
-        ]);
-    }
-    terse.into_text()
-}
 
 /// Formats one column of the list for a run.
 type ColumnFormatter = fn(&Summary) -> String;

@@ -58,8 +58,8 @@ fn manual_trim_is_in_history_with_drive_counts() {
     let id = all[0]["id"].as_str().unwrap();
     let store = state.path().join("history.db");
     trimtab().args(["results", "show", id, "--store"]).arg(store).assert().success().stdout(contains("trim.sent.bytes"));
-    let text = command(&["history", "--as", "tsv"]).output().unwrap().stdout;
-    assert_eq!(String::from_utf8(text).unwrap().lines().filter(|line| line.contains("\ttrimmed\t")).count(), 3);
+    let text = command(&["history"]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(text).unwrap().lines().filter(|line| line.contains("  trimmed  ")).count(), 3);
 }
 
 #[test]

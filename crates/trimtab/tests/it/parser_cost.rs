@@ -31,7 +31,7 @@ const PARSERS: &[(&str, Make, usize)] = &[
     ("result, counters", |at, n| result(at, "counters", n), 2000),
     ("result, settings", |at, n| result(at, "settings", n), 2000),
     ("result, points of a series", |at, n| result(at, "series", n), 10_000),
-    ("result, settings in a list", |at, n| settings(at, n, &["list", "--as", "text"]), 2000),
+    ("result, settings in a list", |at, n| settings(at, n, &["list"]), 2000),
     ("results compared, settings", |at, n| settings(at, n, &["compare", "last", "last~1"]), 2000),
     ("results in CSV", csv, 500),
     ("archive, files", archive, 2000),

@@ -157,62 +157,6 @@ fn output_overwrites_a_file_only_with_force() {
     }
 }
 
-/// Cells of tab-separated lines, keyed by the names in the first line.
-fn cells(text: &[u8]) -> Vec<std::collections::BTreeMap<String, String>> {
-    let text = String::from_utf8(text.to_vec()).unwrap();
-    let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned).collect::<Vec<_>>());
-    let names = lines.next().unwrap();
-    lines
-        .map(|line| {
-            assert_eq!(line.len(), names.len(), "{line:?}");
-            names.iter().cloned().zip(line).collect()
-        })
-        .collect()
-}
-
-#[test]
-fn results_as_tsv_and_markdown_keep_their_columns() {
-    let scratch = Scratch::new();
-    scratch.add("a|b <i>", "1.5,2.5");
-    scratch.add("tab\there", "0.0000125");
-    let list = cells(&scratch.results(&["list", "--as", "tsv"]).output().unwrap().stdout);
-    let json = scratch.json(&["list"]);
-    assert_eq!(list.len(), 2);
-    for (row, run) in list.iter().zip(json["runs"].as_array().unwrap()) {
-        assert_eq!((row["id"].as_str(), row["workload"].as_str()), (run["id"].as_str().unwrap(), "tree"));
-        assert_eq!(row["mean"].parse::<f64>().ok(), run["metric"]["mean"].as_f64());
-        assert_eq!(row["repeats"], run["metric"]["repeats"].to_string());
-    }
-    assert_eq!(list[1]["target"], "tab here");
-    let shown = cells(&scratch.results(&["show", "last~1", "--as", "tsv"]).output().unwrap().stdout);
-    assert_eq!((shown[0]["mean"].as_str(), shown[0]["least"].as_str(), shown[0]["most"].as_str()), ("2", "1.5", "2.5"));
-    let compared = cells(&scratch.results(&["compare", "last~1", "last", "--as", "tsv"]).output().unwrap().stdout);
-    assert_eq!((compared[0]["side"].as_str(), compared[0]["ratio"].parse::<f64>().ok()), ("B", Some(0.0000125 / 2.0)));
-    // Each row of each table has one cell per header, whatever a name contains.
-    for args in [&["list"][..], &["show", "last~1"], &["compare", "last~1", "last"]] {
-        let output = scratch.results(&[args, &["--as", "markdown"]].concat()).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        let count = |row: &str| row.replace("\\|", "").matches('|').count();
-        assert!(rows.len() >= 3 && rows.iter().any(|row| row.starts_with("|---|")), "{text}");
-        assert!(!text.contains("<i>"), "{text}");
-        for pair in rows.windows(2) {
-            let next_table = pair[1].replace("\\|", "").matches('|').count() != count(pair[0]);
-            assert!(!next_table || !pair[1].starts_with("|---|"), "{text}");
-        }
-    }
-    scratch.results(&["list", "--as", "tsv", "--json"]).assert().code(2);
-    // Regression: behind a pipe, rows were padded with blanks to 700 columns.
-    let piped = |args: &[&str]| String::from_utf8(scratch.results(args).env_remove("COLUMNS").output().unwrap().stdout).unwrap();
-    assert_eq!(piped(&["list"]), piped(&["list", "--as", "tsv"]));
-    assert!(!piped(&["list"]).contains("  ") && piped(&["list", "--as", "text"]).contains("  "));
-    let on_screen = scratch.results(&["list"]).env("COLUMNS", "80").output().unwrap().stdout;
-    assert!(!on_screen.contains(&b'\t'));
-    // An empty list still prints a header for scripts.
-    let none = scratch.results(&["list", "--workload", "none", "--as", "tsv"]).assert().success();
-    assert_eq!(cells(&none.get_output().stdout).len(), 0);
-}
-
 #[test]
 fn export_series_has_a_row_per_point() {
     let scratch = Scratch::new();
@@ -276,7 +220,6 @@ fn compare_of_unlike_workloads_is_refused() {
     for args in [
         &["compare", "last~1", "last"][..],
         &["compare", "last~1", "last", "--json"],
-        &["compare", "last~1", "last", "--as", "tsv"],
         &["report", "last~1", "last"],
     ] {
         let refused = scratch.results(args).current_dir(scratch.file("")).assert().code(2);
@@ -297,7 +240,7 @@ fn compare_warns_of_unlike_settings_before_its_ratios() {
         let setting = format!("files={files}");
         scratch.results(&["add", "--name", "x", "--workload", "tree", "--metric", "total=5 s", "--setting", &setting]).assert().success();
     }
-    let shown = scratch.results(&["compare", "last~1", "last", "--as", "text"]).assert().success();
+    let shown = scratch.results(&["compare", "last~1", "last"]).assert().success();
     let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
     let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no '{text}' in\n{shown}"));
     assert!(at("setting files differs: A 500; B 36706") < at("B against A"), "{shown}");

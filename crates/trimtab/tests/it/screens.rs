@@ -115,7 +115,7 @@ static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::n
 #[test]
 fn results_screens_match_snapshots() {
     let (_dir, store) = entered();
-    check_all(&["results", "list", "--as", "text"], &store);
+    check_all(&["results", "list"], &store);
     check_all(&["results", "show", "last"], &store);
     check_all(&["results", "compare", "last~1", "last"], &store);
     for columns in WIDTHS {
@@ -163,7 +163,7 @@ fn simulate_and_study_screens_fit_their_width() {
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "1x"];
     let text = screen(&simulate, store, Some(60));
     check(&text, &text, 60);
-    check_all(&["results", "list", "--as", "text"], store);
+    check_all(&["results", "list"], store);
     let listed: serde_json::Value = serde_json::from_str(&screen(&["results", "list", "--json"], store, None)).unwrap();
     let ids: Vec<&str> = listed["runs"].as_array().unwrap().iter().rev().map(|run| run["id"].as_str().unwrap()).collect();
     for run in [ids[0], ids[5]] {

@@ -1,17 +1,15 @@
 //! `trimtab results compare`.
 
 use super::StoredStudy;
-use super::form::{Form, FormArgs};
 use crate::cmd::options::percent;
-use crate::report::terse::{TsvTable, number};
-use crate::report::{self, markdown};
+use crate::report;
 use crate::store::shape::comparison::{self, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{NOT_PROVED, WORSE};
-use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Side, against, unlike, warnings};
+use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against, unlike, warnings};
 use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict, Statistic};
 use trimtab_sim::run::{Better, Run};
 
@@ -32,7 +30,6 @@ Examples:
   trimtab results compare 0c4e5df9 bd7f9406 41aa0d17
   trimtab results compare study:last~1 study:last             each run with its like
   trimtab results compare 0c4e5df9 last --fail-above 5% --metric delete+sync.seconds
-  trimtab results compare last~1 last --as markdown
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct ResultsCompareArgs {
     /// The baseline and the runs to compare with it: first digits of an id, several joined by +;
@@ -55,8 +52,6 @@ pub struct ResultsCompareArgs {
     /// with a direction of improvement].
     #[arg(long = "metric", value_name = "NAME", requires = "fail_above")]
     metrics: Vec<String>,
-    #[command(flatten)]
-    form: FormArgs,
 }
 
 /// Runs whose repeats are pooled.
@@ -77,7 +72,6 @@ fn allowance(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let form = args.form.checked(context)?;
     let store = super::open(context)?;
     let options = ComparisonOptions {
         statistic: if args.median { Statistic::Median } else { Statistic::Mean },
@@ -86,7 +80,7 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
         ..ComparisonOptions::default()
     };
     if let Some(studies) = studies(&store, &args.sides)? {
-        let rows = super::studies::compare(&studies, &options, form, context)?;
+        let rows = super::studies::compare(&studies, &options, context)?;
         return gate(args, rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)), context);
     }
     let loaded = load(&store, &args.sides)?;
@@ -98,12 +92,7 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     let shape = comparison::document(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
-        let document = || report::compare::document(&sides, &ids, options.confidence, &others, &warnings);
-        match form {
-            Form::Text => report::text::render(&document()),
-            Form::Markdown => markdown::render(&document()),
-            Form::Tsv => terse(sides.iter().skip(1).map(|side| side.label).zip(&others)),
-        }
+        report::text::render(&report::compare::document(&sides, &ids, options.confidence, &others, &warnings))
     })?;
     let rows = sides.iter().skip(1).zip(&others);
     let named = rows.flat_map(|(side, against)| against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row)));
@@ -162,29 +151,6 @@ fn worse_by(row: &ComparisonRow) -> Option<f64> {
         Better::Higher => Some((1.0 - ratio) * 100.0),
         Better::Neither => None,
     }
-}
-
-/// One row per figure and latency of each side.
-fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a BaselineComparison)>) -> String {
-    let mut terse = TsvTable::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
-    for (side, against) in others {
-        for row in against.figures.iter().chain(&against.latencies) {
-            let c = &row.comparison;
-            terse.row([
-                side.to_owned(),
-                row.name.clone(),
-                row.unit.name().to_owned(),
-                row.better.name().to_owned(),
-                number(Some(c.a)),
-                number(Some(c.b)),
-                number(c.ratio),
-                number(c.interval.map(|i| i.low)),
-                number(c.interval.map(|i| i.high)),
-                c.verdict.words(row.unit).to_owned(),
-            ]);
-        }
-    }
-    terse.into_text()
 }
 
 /// The studies, if every side is one study. Pooling the dissimilar runs of a study would be

@@ -1,12 +1,9 @@
 //! `trimtab results list`.
 
-use super::form::{Form, FormArgs};
 use crate::report::escape::clean;
 use crate::report::layout::on_screen;
-use crate::report::markdown;
 use crate::report::run::instant;
-use crate::report::stored_runs::{table, terse};
-use crate::report::terse::TsvTable;
+use crate::report::stored_runs::table;
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
 use serde_json::json;
@@ -18,8 +15,6 @@ use trimtab_study::document::{NarrowLayout, Table};
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Where standard output is not a terminal and COLUMNS is not set, it is tab-separated: a line of names, then a line for each run. What is a list by itself (options) is as people read it; --json has all settings.
-
 Examples:
   trimtab results list
   trimtab results list --workload postmark --since 7d
@@ -27,7 +22,6 @@ Examples:
   trimtab results list --studies
   trimtab results list --study study:last
   trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
-  trimtab results list | cut -f 1,12,14,17                id, figure, mean and options of each
   trimtab results list --json | jq -r '.runs[].id'")]
 pub struct ResultsListArgs {
     /// Only of this workload.
@@ -51,8 +45,6 @@ pub struct ResultsListArgs {
     /// Only the newest N.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
-    #[command(flatten)]
-    form: FormArgs,
 }
 
 #[derive(Serialize)]
@@ -62,9 +54,8 @@ struct List<'a> {
 
 /// Runs the command.
 pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let form = args.form.of_list(context)?;
     if args.studies {
-        return studies(args, form, context);
+        return studies(args, context);
     }
     let study = match &args.study {
         Some(reference) => Some(super::open(context)?.find_study(reference)?.0),
@@ -83,17 +74,12 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         Some(store) => store.list(&filter)?,
         None => Vec::new(),
     };
-    // A program that requested TSV gets a table without rows.
-    if found.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
+    if found.is_empty() && !context.json {
         let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
         context.remark(which);
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("runs-list", 1, &List { runs: &found }, || match form {
-        Form::Text => on_screen(&table(&found)),
-        Form::Markdown => markdown::of_table(&table(&found)),
-        Form::Tsv => terse(&found),
-    })?;
+    context.report("runs-list", 1, &List { runs: &found }, || on_screen(&table(&found)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,7 +94,7 @@ struct StudyRow {
 }
 
 /// Lists studies instead of runs.
-fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Result<ExitCode> {
+fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     if let Some(store) = store::open_to_read(context)? {
         for (id, record) in store.studies()? {
@@ -129,14 +115,11 @@ fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Res
     rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
     let studies = rows.split_off(skipped);
-    if studies.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
+    if studies.is_empty() && !context.json {
         context.remark("no studies are stored");
         return Ok(ExitCode::SUCCESS);
     }
     context.report("studies-list", 1, &json!({ "studies": studies }), || {
-        if form == Form::Tsv {
-            return terse_studies(&studies);
-        }
         let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(NarrowLayout::Records);
         for row in &studies {
             let remark = if row.complete { "" } else { "interrupted" };
@@ -149,22 +132,7 @@ fn studies(args: &ResultsListArgs, form: Form, context: &Context) -> anyhow::Res
                 remark.to_owned(),
             ]);
         }
-        if form == Form::Markdown { markdown::of_table(&table) } else { on_screen(&table) }
+        on_screen(&table)
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn terse_studies(studies: &[StudyRow]) -> String {
-    let mut terse = TsvTable::new(&["id", "began", "target", "runs", "policies", "complete"]);
-    for study in studies {
-        terse.row([
-            study.id.to_string(),
-            instant(study.began_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
-            study.target.clone(),
-            study.runs.len().to_string(),
-            study.policies.join(","),
-            if study.complete { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    terse.into_text()
 }

@@ -1,13 +1,11 @@
 //! Compares studies, each run with its counterpart.
 
 use super::StoredStudy;
-use super::form::Form;
 use crate::report::study::study_comparison;
-use crate::report::{self, markdown};
+use crate::report;
 use crate::store::RunId;
 use crate::store::shape::comparison::figures;
 use serde_json::{Map, Value, json};
-use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::ComparisonRow;
@@ -19,13 +17,9 @@ use trimtab_study::study::Study;
 pub fn compare(
     studies: &[StoredStudy],
     options: &ComparisonOptions,
-    form: Form,
     context: &Context,
 ) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
     let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
-    if form == Form::Tsv {
-        return Err(UsageError::new("a comparison of studies has no tab-separated form").hint("use --json or --as markdown").into());
-    }
     let mut all = Vec::new();
     let mut compared = Vec::new();
     let mut sections = Vec::new();
@@ -38,10 +32,7 @@ pub fn compare(
     let targets = |kept: &StoredStudy| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
     let subtitle = studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
     let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
-    context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || match form {
-        Form::Markdown => markdown::render(&document),
-        _ => report::text::render(&document),
-    })?;
+    context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || report::text::render(&document))?;
     Ok(all)
 }
 
