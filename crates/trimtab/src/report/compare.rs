@@ -153,7 +153,7 @@ fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow
 }
 
 /// `95 % interval`.
-pub(super) fn interval_heading(confidence: f64) -> String {
+fn interval_heading(confidence: f64) -> String {
     format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"))
 }
 

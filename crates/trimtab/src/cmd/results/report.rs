@@ -1,9 +1,7 @@
 //! `trimtab results report`.
 
-use super::StoredStudy;
 use crate::cmd::options::write_to;
 use crate::report;
-use crate::report::study::study_comparison::{self, LabelledStudy};
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,17 +11,16 @@ use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{Side, against, warnings};
 use trimtab_sim::run::Run;
 use trimtab_study::document::{Document, Section};
-use trimtab_study::study::Study;
 use trimtab_study::study::verdict::Verdict;
 
-/// Write stored runs into one HTML file that opens offline: figures, charts, latencies,
-/// environment, warnings. Further runs are compared with the first.
+/// Write stored runs, or a study, into one HTML file that opens offline: figures, charts,
+/// latencies, environment, warnings. Further runs are compared with the first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   trimtab results report last
   trimtab results report last~1 last --output both.html       ratio, interval and verdict, and pictures with both in one
-  trimtab results report study:last~1 study:last       two studies: what each recommends, run by run, in the same pictures
+  trimtab results report study:last
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct ResultsReportArgs {
     /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for either.
@@ -40,57 +37,19 @@ pub struct ResultsReportArgs {
 /// Runs the command.
 pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let found: Vec<Option<StoredStudy>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
-    let studies: Vec<StoredStudy> = found.into_iter().flatten().collect();
+    let studies: Vec<_> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
     let html = report::html::render(&match &studies[..] {
-        [] => {
+        [Some(kept)] => report::study::document(&Verdict::all(&kept.restored.studies), &kept.around()),
+        all if all.iter().any(Option::is_some) => {
+            let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab results list --study'";
+            return Err(UsageError::new("a report shows one study").hint(hint).into());
+        }
+        _ => {
             let runs = super::load(&store, &args.runs)?;
             document(&runs.iter().map(|(id, run)| (id.short(), run)).collect::<Vec<_>>())?
         }
-        _ if studies.len() < args.runs.len() => {
-            let hint = "its runs are in 'trimtab results list --study'";
-            return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
-        }
-        [kept] => report::study::document(&Verdict::all(&kept.restored.studies), &kept.around()),
-        several => comparison(several),
     });
     write_to(&args.output, html.as_bytes(), args.force, context, "report")
-}
-
-/// Compares studies, target by target if any of them has several targets.
-fn comparison(studies: &[StoredStudy]) -> Document {
-    let single = studies.iter().all(|kept| kept.restored.studies.len() == 1);
-    if single {
-        return compared(studies, &|_| true);
-    }
-    let mut targets: Vec<&str> = Vec::new();
-    for study in studies.iter().flat_map(|kept| &kept.restored.studies) {
-        if !targets.contains(&study.target.as_str()) {
-            targets.push(&study.target);
-        }
-    }
-    let mut whole = Document { title: format!("Comparison of {} studies", studies.len()), ..Document::default() };
-    for target in targets {
-        let part = compared(studies, &|study| study.target == target);
-        whole.subtitle.extend(part.subtitle);
-        let named = |section: Section| Section { title: format!("{target}: {}", section.title), ..section };
-        whole.sections.extend(part.sections.into_iter().map(named));
-    }
-    whole
-}
-
-/// Compares the first matching study of each.
-fn compared(studies: &[StoredStudy], wanted: &dyn Fn(&Study) -> bool) -> Document {
-    let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
-    let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
-    let verdicts: Vec<Option<Verdict<'_>>> =
-        studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Verdict::of)).collect();
-    let named = ids
-        .iter()
-        .zip(&verdicts)
-        .zip(&labels)
-        .filter_map(|((id, verdict), label)| Some(LabelledStudy { label, id, verdict: verdict.as_ref()? }));
-    study_comparison::document(&named.collect::<Vec<_>>(), &ComparisonOptions::default())
 }
 
 /// Renders one run completely. For several runs: the differences first, then charts of all

@@ -56,11 +56,8 @@ fn paired(base: &[Study], other: &[Study], options: &ComparisonOptions) -> (Vec<
 }
 
 fn section(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only: &[String]) -> Section {
-    let title = "The figure that matters of each run; compare two runs for all others.";
-    Section::new(
-        format!("{} against {}", id.short(), base.short()),
-        study_comparison::blocks([&base.short(), &id.short()], title, rows, only, None),
-    )
+    let (base, id) = (base.short(), id.short());
+    Section::new(format!("{id} against {base}"), study_comparison::blocks([&base, &id], rows, only))
 }
 
 fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: &[String]) -> Value {

@@ -75,7 +75,7 @@ fn environment<'a>(study: &'a Study, key: &str) -> Option<&'a str> {
 }
 
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
-pub(super) fn subject(verdicts: &[&Verdict<'_>]) -> String {
+fn subject(verdicts: &[&Verdict<'_>]) -> String {
     let [verdict] = verdicts else {
         let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
         return format!("{} modelled drives, {filesystem}", words::count(verdicts.len()));

@@ -38,7 +38,7 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
 }
 
 /// The report without its answer.
-pub(super) fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
+fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(verdict));
     sections.extend(months::lines(verdict));

@@ -19,7 +19,7 @@ use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
 /// Label of the axis of bytes written.
-pub(super) const WRITTEN: &str = "written since filled, GB (10^9 bytes)";
+const WRITTEN: &str = "written since filled, GB (10^9 bytes)";
 /// Bytes to GB.
 const GB: f64 = 1e-9;
 
@@ -156,12 +156,6 @@ fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
 fn line(name: &str, series: &Series, y_scale: f64) -> ChartLine {
     let points = series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * GB, y * y_scale));
     ChartLine { name: name.to_owned(), points: points.collect() }
-}
-
-/// A series of a run as a line called `name`, over GB written; `None` if the run has no such
-/// series.
-pub(super) fn line_of(name: &str, run: &Run, of: &str) -> Option<ChartLine> {
-    Some(line(name, series(run, of)?, 1.0))
 }
 
 /// A line for each policy, with its knee.
