@@ -1,8 +1,7 @@
 //! The status of a virtual SSD, as text.
 
-mod counters;
-
 use super::layout::on_screen;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use trimtab_drive::ledger::SIZE_CLASSES;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
@@ -56,7 +55,7 @@ pub fn render(status: &Status) -> String {
         )));
         text.push('\n');
     }
-    text.push_str(&counters::in_words(&status.model));
+    text.push_str(&counters_in_words(&status.model));
     let waf = status.waf.map_or("-".to_owned(), three_digits);
     let _ = writeln!(text, "write amplification since new: {waf}");
     text
@@ -81,4 +80,31 @@ fn ledger_in_words(status: &Status) -> String {
     ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &discards.ignored.bytes.to_string()]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
     format!("{}discard amplification (bytes discarded / bytes freed): {amplification}\n", on_screen(&ledger))
+}
+
+/// The counters of the model by name; the name's ending tells the unit.
+fn counters_in_words(model: &BTreeMap<String, u64>) -> String {
+    let mut table = Table::new("", &["counter", "value"]);
+    for (name, value) in model {
+        let shown = match name.rsplit_once('_') {
+            Some((_, "bytes")) => Bytes(*value).to_string(),
+            Some((_, "ns")) => Nanos(*value).to_string(),
+            _ => grouped(*value),
+        };
+        table.row([name.clone(), shown]);
+    }
+    on_screen(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_the_unit_of_their_name() {
+        let model = [("stall_trim_ns", 15_800_000_000), ("host_read_bytes", 3_000_000), ("erases", 12_345)];
+        let text = counters_in_words(&model.map(|(name, value)| (name.to_owned(), value)).into());
+        let row = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}")).trim();
+        assert_eq!([row("stall_trim_ns"), row("host_read_bytes"), row("erases")], ["15.8 s", "3.00 MB", "12,345"]);
+    }
 }
