@@ -80,7 +80,7 @@ impl DestroyArgs {
 }
 
 /// Options for reading a text trace.
-#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ReadingArgs {
     /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc, fiu,
     /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and columns,
@@ -116,7 +116,7 @@ impl ReadingArgs {
 }
 
 /// Options for the timing of a trace's requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TimingArgs {
     /// Make this many requests of the trace per second, ignoring its times.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]

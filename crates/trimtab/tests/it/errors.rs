@@ -39,7 +39,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["results", "import", "/no/such/path"],
             &["drive", "trace", "/no/such/path"],
             &["drive", "replay", "/no/such/path", "--drive", "intel-x25-m-160gb"],
-            &["drive", "simulate", "--drive", "intel-x25-m-160gb", "--workload", "trace:/no/such/path"],
             &["drive", "show", "/no/such/path.toml"],
             &["drive", "attach", "/no/such/path.toml"],
         ],

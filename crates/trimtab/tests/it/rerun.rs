@@ -107,8 +107,6 @@ fn rerun_repeats_crystal_age_and_replay_runs() {
     std::fs::write(&trace, (0..5000).map(line).collect::<String>()).unwrap();
     let trace = trace.to_str().unwrap();
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--workload"];
-    scratch.made(&[&simulate[..], &[&format!("trace:{trace}")]].concat());
-    scratch.check_with("last", &["--input", trace]);
     let loops = "crystal:size=20MB:pass=2MB:small-pass=1MB:passes=1";
     scratch.made(&[&simulate[..], &[loops, "--until-written", "200MB", "--trim", "online"]].concat());
     scratch.check("last");
@@ -300,9 +298,7 @@ fn rerun_reads_no_file_that_only_the_run_names() {
     let secret = secret.to_str().unwrap();
     scratch.made(&SIMULATE);
     let run = scratch.json(&["results", "show", "last"]);
-    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--workload"];
-    let commands = [
-        [&simulate[..], &[&format!("trace:{secret}"), "--format", "msr"]].concat().iter().map(ToString::to_string).collect::<Vec<_>>(),
+    let commands: [Vec<String>; 3] = [
         ["drive", "replay", secret, "--drive", "ocz-vertex-le-100gb", "--format", "msr"].map(str::to_owned).into(),
         ["bench", "tree", "--tar", secret, "drive:ocz-vertex-le-100gb"].map(str::to_owned).into(),
         ["bench", "tree", &format!("drive:{secret}")].map(str::to_owned).into(),

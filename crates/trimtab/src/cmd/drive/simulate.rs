@@ -1,8 +1,7 @@
 //! `trimtab drive simulate`.
 
-use crate::cmd::options::{ReadingArgs, TimingArgs, one_of};
+use crate::cmd::options::one_of;
 use crate::drives::simulate::loops::Loops;
-use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, Drive, crew, job_file};
 use crate::report;
@@ -29,7 +28,6 @@ use trimtab_sim::simulate::few;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::jobs::Job;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
-use trimtab_vssd::trace::timing::{self, Timing};
 
 /// Arguments of `trimtab drive simulate`.
 #[derive(Debug, clap::Args)]
@@ -42,15 +40,12 @@ Workloads:
       profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
       interval=5s before each test, tests=write|both, place=next|same|scattered,
       space=SIZE: the part of the drive for the files
-  trace:FILE
-      a recording of 'trimtab drive attach --record', or a text trace in one of the formats of --format, at its own times
 
 Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --until-written 3x
   trimtab drive simulate --drive mine.toml --workload zipf:1.1 --size 4KiB:70,64KiB:30 --reads 30
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal --data random --until-written 1.8TB
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered --until-written 1.8TB --trim online
-  trimtab drive simulate --drive ocz-vertex-le-100gb --workload trace:msr.csv --volume 1 --trim batched:every=1d
   trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
   trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
@@ -69,7 +64,7 @@ pub struct DriveSimulateArgs {
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
-    /// Write this much: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
+    /// Write this much: 1.8TB, or 3x the drive's capacity [default: 3x].
     #[arg(long, value_name = "AMOUNT")]
     until_written: Option<Amount>,
     /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in
@@ -77,7 +72,7 @@ pub struct DriveSimulateArgs {
     #[arg(long, value_name = "POLICY")]
     trim: Option<PolicySpec>,
     /// Write this percentage of the drive once, in order, before the workload [default: 100; with
-    /// crystal and traces 0].
+    /// crystal 0].
     #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
     fill: Option<f64>,
     /// Scale the drive to this size with the same proportions.
@@ -88,8 +83,6 @@ pub struct DriveSimulateArgs {
     seed: u64,
     #[command(flatten)]
     addresses: AddressArgs,
-    #[command(flatten)]
-    trace: TraceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -121,15 +114,6 @@ struct AddressArgs {
 
 const TRIM_SETS: &[(&str, TrimPattern)] = &[("all", TrimPattern::All), ("in-use", TrimPattern::InUse)];
 
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "With trace")]
-struct TraceArgs {
-    #[command(flatten)]
-    reading: ReadingArgs,
-    #[command(flatten)]
-    timing: TimingArgs,
-}
-
 #[derive(Debug, Clone)]
 struct WorkloadSpec {
     text: String,
@@ -140,7 +124,6 @@ struct WorkloadSpec {
 enum WorkloadKind {
     Addresses(Pattern),
     Crystal(Loops),
-    Trace(PathBuf),
     Jobs(Vec<Job>),
 }
 
@@ -150,9 +133,7 @@ impl FromStr for WorkloadSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = match text.split_once(':').unwrap_or((text, "")) {
             ("crystal", rest) => WorkloadKind::Crystal(rest.parse()?),
-            ("trace", "") => return Err("write trace:FILE".to_owned()),
-            ("trace", path) => WorkloadKind::Trace(path.into()),
-            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal", "trace:FILE"])?),
+            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal"])?),
         };
         Ok(Self { text: text.to_owned(), kind })
     }
@@ -175,10 +156,6 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
     let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
     let specs: Vec<(String, DriveSpec)> =
         args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
-    if let DriveLoad::Trace(trace) = &plan.load {
-        timing::check(trace.timing, &trace.path, &trace.reading)?;
-        args.trace.reading.announce(&trace.path, context)?;
-    }
     if let DriveLoad::Synthetic(addresses) = &plan.load {
         for (name, spec) in &specs {
             let block = spec.logical_block_bytes;
@@ -230,10 +207,6 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
         let text = "--size, --reads, --trims, --queue-depth and --span only apply to sequential, random, hot-cold and zipf";
         return Err(UsageError::new(text).hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'").into());
     }
-    let of_trace = args.trace.reading != ReadingArgs::default() || args.trace.timing.timing() != Timing::Recorded;
-    if of_trace && !matches!(kind, WorkloadKind::Trace(_)) {
-        return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop only apply to --workload trace:FILE").into());
-    }
     let load = match kind {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern,
@@ -243,19 +216,15 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
-        WorkloadKind::Trace(path) => {
-            DriveLoad::Trace(TraceInput { path, reading: args.trace.reading.reading(), timing: args.trace.timing.timing() })
-        }
         WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops),
         WorkloadKind::Jobs(jobs) => DriveLoad::Jobs(jobs),
     };
     let filled = matches!(load, DriveLoad::Synthetic(_) | DriveLoad::Jobs(_));
-    let to_end = matches!(load, DriveLoad::Trace(_) | DriveLoad::Jobs(_));
     Ok(DriveSimulationPlan {
         name,
         data: args.data,
         fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round() as u32,
-        until_written: args.until_written.or((!to_end).then_some(Amount::Capacities(3.0))),
+        until_written: args.until_written.or((!matches!(load, DriveLoad::Jobs(_))).then_some(Amount::Capacities(3.0))),
         trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) { Some(PolicySpec::None) } else { None }),
         seed: args.seed,
         load,
@@ -309,7 +278,6 @@ mod tests {
         assert_eq!(kind("hot-cold:0.1/0.9"), Ok(WorkloadKind::Addresses(Pattern::HotCold { space: 0.1, ops: 0.9 })));
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
         assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
-        assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
         assert!(kind("rondom").unwrap_err().ends_with("did you mean 'random'?"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
         assert_eq!("4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
