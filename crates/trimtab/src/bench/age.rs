@@ -3,11 +3,11 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
+use crate::cmd::bench::age::BenchAgeArgs;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use crate::study::real::lock_drives;
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,7 +17,6 @@ use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Device};
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
-use trimtab_linux::sys::interrupt;
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
@@ -56,32 +55,7 @@ const TRIM: &str = "trim";
 /// Phase of random writes after the trim.
 const AFTER_TRIM: &str = "random-write-after-trim";
 
-/// An ageing benchmark.
-#[derive(Clone, Debug)]
-pub struct AgeRequest {
-    /// A directory, `drive:NAME` or `null:`.
-    pub target: String,
-    /// Bytes to write in all rounds together.
-    pub total: Bytes,
-    /// Rounds of filling and deleting.
-    pub rounds: u32,
-    /// Size of the file for the random writes.
-    pub test_size: Bytes,
-    /// Duration of each of the three tests with random writes.
-    pub test_time: Nanos,
-    /// Random writes in flight.
-    pub queue_depth: u32,
-    /// Idle time before each test with random writes.
-    pub idle: Nanos,
-    /// Seed of sizes, order and data.
-    pub seed: u64,
-    /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::ModelledVolumeOptions,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-}
-
-impl AgeRequest {
+impl BenchAgeArgs {
     fn workload(&self) -> anyhow::Result<Age> {
         let settings = AgeSettings { total: self.total, rounds: self.rounds, seed: self.seed };
         let blocks = u64::from(FILL_BLOCK);
@@ -119,7 +93,7 @@ impl AgeRequest {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &AgeRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchAgeArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
     let workload = request.workload()?;
@@ -167,13 +141,13 @@ impl Parts {
 }
 
 fn on_directory(
-    request: &AgeRequest,
+    request: &BenchAgeArgs,
     context: &Context,
     mut workload: Age,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
-    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench age", &plan)?;
+    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench age", &plan)?;
     let mut header = starts_now("age", request.settings(), TargetKind::Directory, &request.target, policy::AS_MOUNTED, request.seed);
     let online = finish::note_discard(&mut header, &observer);
     let (mut blocks, mut files) = open(request, &workspace)?;
@@ -208,7 +182,7 @@ fn on_directory(
     Ok(((run, end), Some(workspace)))
 }
 
-fn open(request: &AgeRequest, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
+fn open(request: &BenchAgeArgs, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
     let (test_dir, test_path) = workspace.subdirectory("test")?;
     let in_flight = (u64::from(request.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
     let options = BlockOptions {
@@ -226,8 +200,7 @@ fn open(request: &AgeRequest, workspace: &Workspace) -> anyhow::Result<(BlockFil
 /// Name of the test file.
 const TEST_FILE: &str = "test-file";
 
-fn on_model(request: &AgeRequest, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
-    interrupt::install().context("cannot install signal handlers")?;
+fn on_model(request: &BenchAgeArgs, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
     let (setup, policy) = request.model.setup(name, &request.target, request.seed)?;
     let header = modelled::under(
         starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
@@ -276,7 +249,7 @@ fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steer
     }
 }
 
-fn on_null(request: &AgeRequest, context: &Context, mut workload: Age) -> (Run, RunEnd) {
+fn on_null(request: &BenchAgeArgs, context: &Context, mut workload: Age) -> (Run, RunEnd) {
     let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
     let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
     let mut parts = Parts::new(Some(Instant::now()));
@@ -305,11 +278,11 @@ fn trim<T: TrimTarget>(files: &mut T) -> RunOutcome {
 }
 
 /// Fills the test file, so that random writes overwrite existing blocks.
-fn prepare(request: &AgeRequest) -> Test {
+fn prepare(request: &BenchAgeArgs) -> Test {
     Test::new(request, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(request.test_bytes())))
 }
 
-fn random_writes(request: &AgeRequest, name: &'static str) -> Test {
+fn random_writes(request: &BenchAgeArgs, name: &'static str) -> Test {
     Test::new(request, name, Pattern::Uniform, BLOCK, request.queue_depth, Limit::Time(request.test_time))
 }
 
@@ -325,7 +298,7 @@ struct Test {
 }
 
 impl Test {
-    fn new(request: &AgeRequest, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
+    fn new(request: &BenchAgeArgs, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
         let settings = Blocks {
             pattern,
             mix: Mix::default(),

@@ -6,6 +6,7 @@ mod target;
 use self::rounds::CrystalRounds;
 use self::target::CrystalTarget;
 use super::finish;
+use crate::cmd::bench::crystal::{BenchCrystalArgs, Direction};
 use crate::drives;
 use crate::store::recipe;
 use crate::store::recipe::starts_now;
@@ -14,13 +15,12 @@ use anyhow::Context as _;
 use rustix::thread::CapabilitySet;
 use std::process::ExitCode;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::safety::{Guard, Workspace};
 use trimtab_linux::sys::privileges;
-use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
@@ -29,58 +29,24 @@ use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::Limit;
-use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings, Profile};
+use trimtab_sim::workload::crystal::{self, Crystal, CrystalSettings};
 
-/// A CrystalDiskMark benchmark.
-#[derive(Clone, Debug)]
-pub struct CrystalRequest {
-    /// A directory, a file, a device, `drive:NAME` or `null:`.
-    pub target: String,
-    /// The tests.
-    pub profile: Profile,
-    /// Size of the test file, or of the used part of a device.
-    pub size: Bytes,
-    /// Passes of each test.
-    pub passes: u32,
-    /// End of each pass.
-    pub pass: Limit,
-    /// Idle time before each test.
-    pub interval: Nanos,
-    /// Whether to run the tests that read.
-    pub reads: bool,
-    /// Whether to run the tests that write.
-    pub writes: bool,
-    /// Class of written data.
-    pub data: DataClass,
-    /// Whether to check the data of every read.
-    pub verify: bool,
-    /// Whether to bypass the page cache.
-    pub direct: bool,
-    /// Seed of addresses and data.
-    pub seed: u64,
-    /// Repeat all tests until this much has been written.
-    pub until_written: Option<Bytes>,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-    /// The device or file whose content may be destroyed.
-    pub destroy: DestroyConsent,
-}
-
-impl CrystalRequest {
+impl BenchCrystalArgs {
     fn settings(&self, spec: &TargetSpec) -> CrystalSettings {
+        let writes = self.only != Some(Direction::Read);
         CrystalSettings {
             profile: self.profile,
             size: self.size,
             passes: self.passes,
-            pass: self.pass,
+            pass: self.bytes.map_or(Limit::Time(self.time), Limit::Bytes),
             interval: self.interval,
-            data: self.data,
-            reads: self.reads,
-            writes: self.writes,
+            data: self.compressible.map_or(self.data, DataClass::Compressible),
+            reads: self.only != Some(Direction::Write),
+            writes,
             // A user's file or device is written only for write tests; a new test file must be
             // filled before reads.
-            prepare: self.writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
-            until_written: self.until_written,
+            prepare: writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
+            until_written: self.loop_until_written,
         }
     }
 
@@ -91,10 +57,10 @@ impl CrystalRequest {
             Limit::Time(time) => time.to_string(),
             _ => unreachable!("a pass ends after a time or an amount"),
         };
-        let tests = match (self.reads, self.writes) {
-            (true, true) => "read and write",
-            (true, false) => "read",
-            (false, _) => "write",
+        let tests = match self.only {
+            None => "read and write",
+            Some(Direction::Read) => "read",
+            Some(Direction::Write) => "write",
         };
         vec![
             Field::new("profile", settings.profile.name()),
@@ -104,7 +70,7 @@ impl CrystalRequest {
             Field::new("interval", settings.interval.to_string()),
             Field::new("data", settings.data.to_string()),
             Field::new("tests", tests),
-            Field::new("direct", if self.direct { "yes" } else { "no" }),
+            Field::new("direct", if self.buffered { "no" } else { "yes" }),
             Field::new("verify", if self.verify { "yes" } else { "no" }),
         ]
     }
@@ -119,7 +85,7 @@ pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::SYS_RESOURCE);
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
@@ -133,7 +99,7 @@ pub fn run(request: &CrystalRequest, context: &Context) -> anyhow::Result<ExitCo
     if let TargetSpec::Drive(name) = &spec {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }
-    let direct = if request.direct { target.direct_watch() } else { None };
+    let direct = if request.buffered { None } else { target.direct_watch() };
     let outcome = target.run(workload.clone(), &mut CrystalWatch::new(context, &workload, &settings, target.guard()?, rounds.as_mut()));
     if let Some(watch) = direct {
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();

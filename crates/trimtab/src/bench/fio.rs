@@ -3,40 +3,22 @@
 use super::crystal::KEPT;
 use super::finish;
 use super::job_target::{JobTarget, TAKES};
+use crate::cmd::bench::fio::BenchFioArgs;
 use crate::drives::simulate::{DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, job_file, simulate};
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
-use trimtab_linux::target::block::device::DestroyConsent;
-use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::Field;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::jobs::written_max;
 
-/// A run of a job file.
-#[derive(Clone, Debug)]
-pub struct FioRequest {
-    /// The job file.
-    pub file: PathBuf,
-    /// A file, a device, `drive:NAME` or `null:`.
-    pub target: String,
-    /// Class of written data, if the job does not set one.
-    pub data: DataClass,
-    /// Seed of jobs without one.
-    pub seed: u64,
-    /// The device or file whose content may be destroyed.
-    pub destroy: DestroyConsent,
-}
-
 /// Runs the jobs and prints the report.
-pub fn run(request: &FioRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchFioArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     let jobs = job_file::read(&request.file, context)?;
@@ -45,35 +27,23 @@ pub fn run(request: &FioRequest, context: &Context) -> anyhow::Result<ExitCode> 
         let plan = WorkloadPlan { written: written_max(&jobs, size), space: size, ops: None };
         finish::ProgressWatch::new(context, "fio", &plan, None)
     };
-    let mut target = match &spec {
-        TargetSpec::Directory(_) => {
-            return Err(spec.refused(format!("{spec} is a directory, and jobs run on a device or file")).hint(TAKES).into());
-        }
-        TargetSpec::Drive(drive) => {
-            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-            let drive = drives::load(drive)?;
-            let mut watch = watch(Bytes(drive.spec.capacity_bytes));
-            let plan = DriveSimulationPlan {
-                name,
-                load: DriveLoad::Jobs(jobs),
-                data: request.data,
-                fill_permille: 1000,
-                until_written: None,
-                trim: None,
-                seed: request.seed,
-            };
-            let (mut run, end) = simulate::run(&drive.spec, &request.target, &plan, &mut watch)?;
-            recipe::note_drive(&mut run, &drive);
-            return finish::conclude(context, &run, end);
-        }
-        TargetSpec::Null(size) => {
-            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-            JobTarget::Null(NullBlocks::new(*size))
-        }
-        TargetSpec::File(path) | TargetSpec::Device(path) => {
-            JobTarget::open(context, "bench fio", &spec, path, &|_| jobs.clone(), request.seed, &request.destroy)?
-        }
-    };
+    if let TargetSpec::Drive(drive) = &spec {
+        let drive = drives::load(drive)?;
+        let mut watch = watch(Bytes(drive.spec.capacity_bytes));
+        let plan = DriveSimulationPlan {
+            name,
+            load: DriveLoad::Jobs(jobs),
+            data: request.data,
+            fill_permille: 1000,
+            until_written: None,
+            trim: None,
+            seed: request.seed,
+        };
+        let (mut run, end) = simulate::run(&drive.spec, &request.target, &plan, &mut watch)?;
+        recipe::note_drive(&mut run, &drive);
+        return finish::conclude(context, &run, end);
+    }
+    let mut target = JobTarget::open(context, "bench fio", &spec, &|_| jobs.clone(), request.seed, &request.destroy.named())?;
     let mut fields = vec![Field::new("workload", name), Field::new("data", request.data.to_string())];
     fields.extend(jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string())));
     fields.extend(target.engine());

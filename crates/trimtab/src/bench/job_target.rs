@@ -41,17 +41,21 @@ pub enum JobTarget {
 }
 
 impl JobTarget {
-    /// Opens the device or file at `path` for the `jobs` of a target of its size, after consent if
-    /// they write.
+    /// Opens the device or file of `spec`, or nothing, for the `jobs` of a target of its size; after
+    /// consent if they write.
     pub fn open(
         context: &Context,
         what: &str,
         spec: &TargetSpec,
-        path: &Path,
         jobs: &dyn Fn(Bytes) -> Vec<Job>,
         seed: u64,
         destroy: &DestroyConsent,
     ) -> anyhow::Result<Self> {
+        let path = match spec {
+            TargetSpec::File(path) | TargetSpec::Device(path) => path,
+            TargetSpec::Null(size) => return Ok(Self::Null(NullBlocks::new(*size))),
+            other => return Err(other.refused(format!("{other} is neither a device nor a file")).hint(TAKES).into()),
+        };
         let writes = jobs(Bytes::ZERO).iter().any(Job::writes);
         let claim = match spec {
             TargetSpec::Device(_) => Some(device::claim(path, writes, destroy, None)?),
@@ -64,7 +68,6 @@ impl JobTarget {
             let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
             consent::to_destroy(context, what, path, written_max(&jobs, size), drive)?;
         }
-        trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
         let queue_depth_max = depth_max(&jobs);
         let largest = jobs.iter().map(|job| u64::from(job.block)).max().unwrap_or(0);
         let bytes_in_flight_max = largest * u64::from(queue_depth_max);

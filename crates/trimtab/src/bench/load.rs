@@ -3,23 +3,20 @@
 use super::crystal::KEPT;
 use super::finish;
 use super::job_target::{JobTarget, TAKES};
+use crate::cmd::bench::load::BenchLoadArgs;
 use crate::drives;
 use crate::report::{self, load};
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
-use trimtab_linux::target::block::device::DestroyConsent;
-use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::analysis::latency_knee;
 use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
-use trimtab_sim::simulate::Amount;
 use trimtab_sim::target::Clock as _;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::WorkloadPlan;
@@ -31,41 +28,23 @@ use trimtab_study::document::Document;
 /// Idle time of a modelled drive after its fill.
 const PAUSE: Nanos = Nanos::from_secs(60);
 
-/// A sweep of offered rates.
-#[derive(Clone, Debug)]
-pub struct LoadRequest {
-    /// A file, a device, `drive:NAME` or `null:`.
-    pub target: String,
-    /// The load.
-    pub settings: LoadSettings,
-    /// Random writes before the closed loop.
-    pub precondition: Option<Amount>,
-    /// Class of written data.
-    pub data: DataClass,
-    /// Seed of addresses and times.
-    pub seed: u64,
-    /// The device or file whose content may be destroyed.
-    pub destroy: DestroyConsent,
-}
-
-impl LoadRequest {
+impl BenchLoadArgs {
     fn precondition(&self, size: Bytes) -> Option<Job> {
-        let block = u64::from(self.settings.block);
+        let block = u64::from(self.size);
         let bytes = self.precondition?.of(size).0.div_ceil(block) * block;
         let addresses = JobAddresses::Drawn(Pattern::Uniform, 100);
         let job = Job::new("precondition");
-        Some(Job { mix: JobMix::Write, addresses, block: self.settings.block, depth: self.settings.depth, io_size: Some(bytes), ..job })
+        Some(Job { mix: JobMix::Write, addresses, block: self.size, depth: self.queue_depth, io_size: Some(bytes), ..job })
     }
 
-    fn fields(&self) -> Vec<Field> {
-        let LoadSettings { read_percent, block, depth, percents, time } = &self.settings;
+    fn fields(&self, percents: &[u32]) -> Vec<Field> {
         let percents: Vec<String> = percents.iter().map(u32::to_string).collect();
         let mut fields = vec![
-            Field::new(load::READ_PERCENT, read_percent.to_string()),
-            Field::new("size-bytes", block.to_string()),
-            Field::new("queue-depth", depth.to_string()),
+            Field::new(load::READ_PERCENT, self.reads.to_string()),
+            Field::new("size-bytes", self.size.to_string()),
+            Field::new("queue-depth", self.queue_depth.to_string()),
             Field::new("steps-percent", percents.join(",")),
-            Field::new("step-time", time.to_string()),
+            Field::new("step-time", self.time.to_string()),
             Field::new("data", self.data.to_string()),
         ];
         fields.extend(self.precondition.map(|amount| Field::new("precondition", amount.to_string())));
@@ -74,35 +53,28 @@ impl LoadRequest {
 }
 
 /// Runs the sweep and prints the report.
-pub fn run(request: &LoadRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
-    let (closed, settings) = (request.settings.closed_loop(), &request.settings);
+    let settings = &request.settings();
+    let closed = settings.closed_loop();
     let mut specification = Vec::new();
     let mut fill = None;
     let mut target = match &spec {
-        TargetSpec::Directory(_) => {
-            return Err(spec.refused(format!("{spec} is a directory, and a load runs on a device or file")).hint(TAKES).into());
-        }
         TargetSpec::Drive(name) => {
-            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
             let drive = drives::load(name)?;
             specification.extend(recipe::drive_fields(&drive));
             fill = Some(Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") });
             let depth = depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
             JobTarget::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
         }
-        TargetSpec::Null(size) => {
-            trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-            JobTarget::Null(NullBlocks::new(*size))
-        }
-        TargetSpec::File(path) | TargetSpec::Device(path) => {
+        _ => {
             let jobs = |size| all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect();
-            JobTarget::open(context, "bench load", &spec, path, &jobs, request.seed, &request.destroy)?
+            JobTarget::open(context, "bench load", &spec, &jobs, request.seed, &request.destroy.named())?
         }
     };
     let size = target.info().size;
-    let mut fields = request.fields();
+    let mut fields = request.fields(&settings.percents);
     fields.extend(target.engine());
     let mut header = starts_now(load::WORKLOAD, fields, target.kind(), &request.target, "as-mounted", request.seed);
     header.specification.extend(specification);

@@ -1,14 +1,13 @@
 //! File workloads on the modelled filesystem of a modelled drive, in virtual time.
 
 use super::finish::{self, ProgressWatch};
+use crate::cmd::options::ModelArgs;
 use crate::drives;
 use crate::store::recipe;
 use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::{Metric, Phase, Run};
 use trimtab_sim::runner::header::RunHeader;
@@ -19,18 +18,7 @@ use trimtab_study::study::modelled::{Setup, describe, volume_named};
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::used::FreeExtentLengths;
 
-/// Options for a modelled filesystem; each has a default.
-#[derive(Clone, Debug)]
-pub struct ModelledVolumeOptions {
-    /// The trim policy.
-    pub trim: Option<PolicySpec>,
-    /// Name of the filesystem.
-    pub filesystem: Option<String>,
-    /// Initial fill of the filesystem, in percent.
-    pub fill: Option<u8>,
-}
-
-impl ModelledVolumeOptions {
+impl ModelArgs {
     /// Refuses these options for other targets, where they would have no effect.
     ///
     /// # Errors
@@ -76,14 +64,13 @@ pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
 /// Runs the workload of `header`, which names no policy, on the drive `name`; `metrics` computes
 /// the figures.
 pub fn run<W: FileWorkload>(
-    options: &ModelledVolumeOptions,
+    options: &ModelArgs,
     context: &Context,
     name: &str,
     workload: &mut W,
     header: RunHeader,
     metrics: fn(&[Phase]) -> Vec<Metric>,
 ) -> anyhow::Result<(Run, RunEnd)> {
-    interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, &header.target_label, header.seed)?;
     let header = under(header, &policy);
     let mut target = setup.make(&policy, &PolicyState::default())?;

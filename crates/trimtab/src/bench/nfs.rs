@@ -1,6 +1,7 @@
 //! An NFS server's operation mix at rising loads.
 
 use super::finish;
+use crate::cmd::bench::nfs::BenchNfsArgs;
 use crate::report;
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
@@ -8,7 +9,6 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::EnvironmentRecorder;
@@ -33,38 +33,8 @@ const OVERHEAD_MAX: f64 = 0.05;
 /// A load is not met if less than this share of it was achieved.
 const MET: f64 = 0.95;
 
-/// An NFS benchmark.
-#[derive(Clone, Debug)]
-pub struct NfsRequest {
-    /// A directory or `null:`.
-    pub target: String,
-    /// Highest load in operations per second over all streams; by default from a trial at full
-    /// speed.
-    pub peak: Option<f64>,
-    /// Loads, equally spaced up to the highest.
-    pub points: u32,
-    /// Measured seconds at each load.
-    pub seconds: u32,
-    /// Seconds of warm-up before the measurement.
-    pub warm_up: u32,
-    /// Repeats of all loads.
-    pub repeats: u32,
-    /// Concurrent streams.
-    pub streams: u32,
-    /// File names of all streams.
-    pub files: u32,
-    /// Largest number of bytes to write.
-    pub written: Bytes,
-    /// Class of written data.
-    pub data: DataClass,
-    /// Seed of files, operations and arrivals.
-    pub seed: u64,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-}
-
 /// Runs the benchmark and prints the report.
-pub fn run(request: &NfsRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchNfsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let streams = request.make_streams();
     let ((run, end), workspace) = match TargetSpec::resolve(&request.target)? {
         TargetSpec::Directory(path) => on_directory(request, context, streams, &path)?,
@@ -81,7 +51,7 @@ pub fn run(request: &NfsRequest, context: &Context) -> anyhow::Result<ExitCode> 
 }
 
 fn on_directory(
-    request: &NfsRequest,
+    request: &BenchNfsArgs,
     context: &Context,
     streams: Vec<NfsStream>,
     path: &Path,
@@ -89,7 +59,7 @@ fn on_directory(
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the initial files: their number and sizes vary.
     let plan = WorkloadPlan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
-    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench nfs", &plan)?;
+    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench nfs", &plan)?;
     let epoch = Instant::now();
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;
@@ -110,7 +80,7 @@ fn on_directory(
 
 /// Records the tool's own cost per response time (on the null target, and for generating
 /// data), and warns if it distorts.
-fn note_overhead(request: &NfsRequest, run: &mut Run) -> anyhow::Result<()> {
+fn note_overhead(request: &BenchNfsArgs, run: &mut Run) -> anyhow::Result<()> {
     let stream = NfsStream::new(&nfs::NfsSettings { files: 1000, data: request.data, seed: request.seed }, 0);
     let mut lanes = NfsStreams::new([(stream, NullFiles::new())], request.seed);
     let load = LoadLevel { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
@@ -128,7 +98,7 @@ fn note_overhead(request: &NfsRequest, run: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl NfsRequest {
+impl BenchNfsArgs {
     fn make_streams(&self) -> Vec<NfsStream> {
         // The remainder goes to the first streams, so that all names are used.
         let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
@@ -160,13 +130,13 @@ impl NfsRequest {
 
 /// All loads, with their watcher.
 struct Sweep<'a> {
-    request: &'a NfsRequest,
+    request: &'a BenchNfsArgs,
     loads: Vec<RequestedLoad>,
     watch: NfsWatch,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(request: &'a NfsRequest, context: &Context, guard: Option<Guard>) -> Self {
+    fn new(request: &'a BenchNfsArgs, context: &Context, guard: Option<Guard>) -> Self {
         let trial = u64::from(request.peak.is_none());
         let phases = 1 + trial + u64::from(request.points) * u64::from(request.repeats);
         let bar = Bar::new(context, "nfs", ProgressUnit::Items, phases);

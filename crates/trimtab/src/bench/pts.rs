@@ -2,18 +2,18 @@
 
 use super::crystal::KEPT;
 use super::finish;
+use crate::cmd::bench::pts::BenchPtsArgs;
 use crate::drives;
 use crate::report::pts as report;
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::{interrupt, privileges};
+use trimtab_linux::sys::privileges;
 use trimtab_sim::run::{Field, Phase, TargetKind};
 use trimtab_sim::simulate::pts::{self, PtsPlan, PtsTest};
 use trimtab_sim::target::drive::DriveTarget;
@@ -21,31 +21,13 @@ use trimtab_sim::workload::WorkloadPlan;
 
 const TAKES: &str = "TARGET is drive:NAME, a modelled drive";
 
-/// A test on a drive.
-#[derive(Clone, Debug)]
-pub struct PtsRequest {
-    /// `drive:NAME`.
-    pub target: String,
-    /// The test.
-    pub test: PtsTest,
-    /// Size to which the drive is scaled, unless it is smaller.
-    pub capacity: Bytes,
-    /// Requests in flight.
-    pub queue_depth: u32,
-    /// Class of written data.
-    pub data: DataClass,
-    /// Seed.
-    pub seed: u64,
-}
-
 /// Runs the test and prints the report.
-pub fn run(request: &PtsRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     let TargetSpec::Drive(name) = &spec else {
         return Err(spec.refused(format!("{spec} is not a modelled drive")).hint(TAKES).into());
     };
-    interrupt::install().context("cannot catch signals")?;
     let drive = drives::load(name)?;
     let sized = model::sized(drive.spec.clone(), (request.capacity.0 < drive.spec.capacity_bytes).then_some(request.capacity))?;
     if sized.flash().is_none() {

@@ -2,6 +2,7 @@
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
+use crate::cmd::bench::small_files::BenchPostmarkArgs;
 use crate::postmark::execution::dir_options;
 use crate::postmark::{details, memory};
 use crate::store::recipe::starts_now;
@@ -9,7 +10,6 @@ use crate::target_spec::TargetSpec;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::Context;
@@ -25,44 +25,24 @@ use trimtab_sim::target::FileTarget;
 use trimtab_sim::workload::postmark::{Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark};
 use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
-/// A PostMark benchmark.
-#[derive(Clone, Debug)]
-pub struct PostmarkBenchRequest {
-    /// A directory, `drive:NAME` or `null:`.
-    pub target: String,
-    /// Repeats; each does the same.
-    pub tries: u32,
-    /// Concurrent streams, each with all files and transactions and a seed of its own.
-    pub threads: u32,
-    /// Files and transactions.
-    pub settings: PostmarkSettings,
-    /// When written files are made durable.
-    pub fsync: Fsync,
-    /// Whether to bypass the page cache.
-    pub direct: bool,
-    /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::ModelledVolumeOptions,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-}
-
 /// Everything to run.
 struct PostmarkJob<'a> {
-    request: &'a PostmarkBenchRequest,
+    request: &'a BenchPostmarkArgs,
+    settings: PostmarkSettings,
     options: DirOptions,
 }
 
 impl PostmarkJob<'_> {
     fn streams(&self) -> anyhow::Result<Vec<RepeatedPostmark>> {
-        let stream = |index| Postmark::new(&self.request.settings.stream(index)).map(|run| RepeatedPostmark::new(run, self.request.tries));
-        let streams: Result<_, _> = (0..self.request.threads).map(stream).collect();
+        let stream = |index| Postmark::new(&self.settings.stream(index)).map(|run| RepeatedPostmark::new(run, self.request.tries));
+        let streams: Result<_, _> = (0..self.request.workload.threads).map(stream).collect();
         streams.map_err(|error| UsageError::new(error.to_string()).into())
     }
 
     fn header(&self, kind: TargetKind) -> RunHeader {
-        let mut fields = details::fields(&self.request.settings, self.request.fsync, self.request.direct, self.request.threads);
+        let mut fields = details::fields(&self.settings, self.request.fsync, self.request.direct, self.request.workload.threads);
         fields.push(Field::new("tries", self.request.tries.to_string()));
-        starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.request.settings.seed.into())
+        starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.settings.seed.into())
     }
 
     /// Runs the streams, and makes a run of the results.
@@ -77,14 +57,14 @@ impl PostmarkJob<'_> {
         drop(watch);
         let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
         let counts: Vec<&[PostmarkCounts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
-        details::add(&mut run, &self.request.settings, &counts);
+        details::add(&mut run, &self.settings, &counts);
         (run, end)
     }
 
     fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
-        let (workspace, observer) = finish::begin(context, self.request.reserve, path, "bench postmark", &plan)?;
+        let (workspace, observer) = finish::begin(context, self.request.safety.reserve, path, "bench postmark", &plan)?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {
@@ -106,20 +86,20 @@ impl PostmarkJob<'_> {
     /// Runs one stream in virtual time: the modelled filesystem has neither system calls nor
     /// threads.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
-        if self.request.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
+        if self.request.workload.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
             let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
             return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
         }
         let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
         let (mut run, end) = modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
-        details::add(&mut run, &self.request.settings, &[tries.finished()]);
+        details::add(&mut run, &self.settings, &[tries.finished()]);
         Ok((run, end))
     }
 
     /// The tool's own cost in one stream at full speed.
     fn overhead(&self) -> Option<Overhead> {
-        let settings = PostmarkSettings { interval: None, ..self.request.settings.clone() };
+        let settings = PostmarkSettings { interval: None, ..self.settings.clone() };
         Some(Overhead::of_files(&mut Postmark::new(&settings).ok()?, None))
     }
 }
@@ -133,15 +113,15 @@ fn sum(streams: &[RepeatedPostmark]) -> WorkloadPlan {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &PostmarkBenchRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
-    let settings = &request.settings;
+    let settings = request.workload.settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let options = DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(settings) };
+    let options = DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
     options.check().map_err(UsageError::new)?;
-    memory::check(settings, request.threads)?;
-    let job = PostmarkJob { request, options };
+    memory::check(&settings, request.workload.threads)?;
+    let job = PostmarkJob { request, settings, options };
     let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
         TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),

@@ -4,9 +4,10 @@ pub mod archive;
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
+use crate::cmd::bench::tree::{BenchTreeArgs, SourceArgs};
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
@@ -27,36 +28,6 @@ use trimtab_sim::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeL
 use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
 
-/// A tree benchmark.
-#[derive(Clone, Debug)]
-pub struct TreeRequest {
-    /// A directory, `drive:NAME` or `null:`.
-    pub target: String,
-    /// Repeats.
-    pub tries: u32,
-    /// The tree.
-    pub source: SourceRequest,
-    /// The modelled filesystem, on `drive:NAME`.
-    pub model: modelled::ModelledVolumeOptions,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-}
-
-/// A tree to load: an archive or a synthetic one.
-#[derive(Clone, Debug)]
-pub struct SourceRequest {
-    /// The archive, if it is one.
-    pub tar: Option<PathBuf>,
-    /// Files of a synthetic tree.
-    pub files: u64,
-    /// Bytes of a synthetic tree, in proportion to its files by default.
-    pub size: Option<Bytes>,
-    /// Class of the data of a synthetic tree.
-    pub data: DataClass,
-    /// Seed of shape and data.
-    pub seed: u64,
-}
-
 /// A tree with its description for results.
 #[derive(Debug, Clone)]
 pub struct TreeSource {
@@ -70,7 +41,7 @@ pub struct TreeSource {
     pub seed: u64,
 }
 
-impl SourceRequest {
+impl SourceArgs {
     /// Generates or reads the tree.
     pub fn load(&self) -> anyhow::Result<TreeSource> {
         let (list, name, skipped) = match &self.tar {
@@ -103,7 +74,7 @@ impl SourceRequest {
 }
 
 /// Runs the benchmark and prints the report.
-pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &BenchTreeArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
     let source = request.source.load()?;
@@ -128,20 +99,20 @@ pub fn run(request: &TreeRequest, context: &Context) -> anyhow::Result<ExitCode>
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
-fn header(request: &TreeRequest, source: &TreeSource, kind: TargetKind) -> RunHeader {
+fn header(request: &BenchTreeArgs, source: &TreeSource, kind: TargetKind) -> RunHeader {
     let mut settings = source.settings.clone();
     settings.push(Field::new("tries", request.tries.to_string()));
     starts_now("tree", settings, kind, &request.target, "as-mounted", source.seed)
 }
 
 fn on_directory(
-    request: &TreeRequest,
+    request: &BenchTreeArgs,
     context: &Context,
     source: &TreeSource,
     mut workload: Tree,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
-    let (workspace, observer) = finish::begin(context, request.reserve, path, "bench tree", &workload.plan())?;
+    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench tree", &workload.plan())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
@@ -156,7 +127,7 @@ fn on_directory(
     Ok((assembled, Some(workspace)))
 }
 
-fn on_null(request: &TreeRequest, context: &Context, source: &TreeSource, mut workload: Tree) -> (Run, RunEnd) {
+fn on_null(request: &BenchTreeArgs, context: &Context, source: &TreeSource, mut workload: Tree) -> (Run, RunEnd) {
     let header = header(request, source, TargetKind::Null);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), None);
     let outcome: RunOutcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);

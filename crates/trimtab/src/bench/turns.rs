@@ -3,6 +3,7 @@
 //! Alternating exposes both to slow changes (heat, a drive that fills up, other programs).
 //! The order is reversed each time (A B, B A, A B), so that neither always comes second.
 
+use crate::cmd::options::SecondTargetArgs;
 use crate::store::RunId;
 use crate::store::shape::comparison::{self, VERSION};
 use crate::target_spec::TargetSpec;
@@ -14,22 +15,13 @@ use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict, Metri
 use trimtab_sim::run::shown::{self, headline};
 use trimtab_sim::run::{Run, Severity};
 
-/// The second target of a comparison.
-#[derive(Clone, Debug)]
-pub struct SecondTarget {
-    /// The target, as the user named it.
-    pub target: String,
-    /// Measurements of each.
-    pub turns: u32,
-}
-
 /// Runs the benchmark `once`, or alternately on two targets; `target` is the field of the request
 /// that names the target.
 ///
 /// # Errors
 /// A target cannot be used, or a run failed or was interrupted.
 pub fn run<R>(
-    against: Option<SecondTarget>,
+    against: &SecondTargetArgs,
     mut request: R,
     target: fn(&mut R) -> &mut String,
     once: fn(&R, &Context) -> anyhow::Result<ExitCode>,
@@ -38,8 +30,9 @@ pub fn run<R>(
     crate::store::check(context)?;
     // Installed even without files to remove: an interrupt reports the results so far.
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-    let Some(SecondTarget { target: other, turns }) = against else { return once(&request, context) };
-    let targets = [target(&mut request).clone(), other];
+    let Some(other) = &against.against else { return once(&request, context) };
+    let turns = against.turns.unwrap_or(3);
+    let targets = [target(&mut request).clone(), other.clone()];
     // Checked before any work.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
     let collected = RunCollection::default();

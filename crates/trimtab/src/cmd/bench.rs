@@ -1,22 +1,21 @@
 //! `trimtab bench WORKLOAD [TARGET]`: runs one workload on one target.
 
-mod age;
-mod crystal;
-mod fio;
-mod load;
-mod nfs;
-mod pts;
-mod small_files;
-mod tree;
+pub mod age;
+pub mod crystal;
+pub mod fio;
+pub mod load;
+pub mod nfs;
+pub mod pts;
+pub mod small_files;
+pub mod tree;
 
 use crate::bench;
-use crate::bench::modelled;
-use crate::bench::turns::{self, SecondTarget};
+use crate::bench::turns;
+use crate::cmd::options::SecondTargetArgs;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::MountScope;
-use trimtab_sim::policy::PolicySpec;
 
 /// Arguments of `trimtab bench`.
 #[derive(Debug, clap::Args)]
@@ -72,57 +71,15 @@ enum BenchWorkload {
 
 /// Runs the workload and prints the report.
 pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    let alone = SecondTargetArgs::default();
     match args.workload {
-        BenchWorkload::Crystal(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::crystal::run, context),
-        BenchWorkload::Postmark(args) => {
-            turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::small_files::run, context)
-        }
-        BenchWorkload::Tree(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::tree::run, context),
-        BenchWorkload::Age(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::age::run, context),
-        BenchWorkload::Nfs(args) => turns::run(args.against.against(), args.request(), |r| &mut r.target, bench::nfs::run, context),
-        BenchWorkload::Fio(args) => turns::run(None, args.request(), |r| &mut r.target, bench::fio::run, context),
-        BenchWorkload::Load(args) => turns::run(None, args.request(), |r| &mut r.target, bench::load::run, context),
-        BenchWorkload::Pts(args) => turns::run(None, args.request(), |r| &mut r.target, bench::pts::run, context),
-    }
-}
-
-/// Options for comparing two targets.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "In turns with another target")]
-pub struct SecondTargetArgs {
-    /// Measure this target as well, alternating with the other, and compare them in one line.
-    #[arg(long, value_name = "TARGET")]
-    against: Option<String>,
-    /// Measure each target N times [default: 3].
-    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    turns: Option<u32>,
-}
-
-impl SecondTargetArgs {
-    fn against(&self) -> Option<SecondTarget> {
-        self.against.clone().map(|target| SecondTarget { target, turns: self.turns.unwrap_or(3) })
-    }
-}
-
-/// Options for `drive:NAME` only.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "On a modelled drive (drive:NAME)")]
-pub struct ModelArgs {
-    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in a study
-    /// [default: none]
-    #[arg(long, value_name = "POLICY")]
-    trim: Option<PolicySpec>,
-    /// Put this filesystem on the drive: ext4 (current), ext4-2011 (Linux 2.6.39) or desktop-2011
-    /// (synchronous catalogue) [default: ext4]
-    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
-    filesystem: Option<String>,
-    /// Fill the filesystem to this percentage at the start [default: 0]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
-    fill: Option<u8>,
-}
-
-impl ModelArgs {
-    fn options(self) -> modelled::ModelledVolumeOptions {
-        modelled::ModelledVolumeOptions { trim: self.trim, filesystem: self.filesystem, fill: self.fill }
+        BenchWorkload::Crystal(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::crystal::run, context),
+        BenchWorkload::Postmark(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::small_files::run, context),
+        BenchWorkload::Tree(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::tree::run, context),
+        BenchWorkload::Age(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::age::run, context),
+        BenchWorkload::Nfs(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::nfs::run, context),
+        BenchWorkload::Fio(args) => turns::run(&alone, *args, |r| &mut r.target, bench::fio::run, context),
+        BenchWorkload::Load(args) => turns::run(&alone, *args, |r| &mut r.target, bench::load::run, context),
+        BenchWorkload::Pts(args) => turns::run(&alone, *args, |r| &mut r.target, bench::pts::run, context),
     }
 }

@@ -1,10 +1,10 @@
 //! `trimtab drive …`: modelled drives.
 
 mod attach;
-mod check;
+pub mod check;
 mod detach;
 mod from_datasheet;
-mod learn;
+pub mod learn;
 mod list;
 mod power;
 mod replay;
@@ -13,6 +13,7 @@ mod simulate;
 mod status;
 mod trace;
 
+use crate::twin;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -74,8 +75,8 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Simulate(args) => simulate::run(&args, context),
         DriveSubcommand::Show(args) => show::run(&args, context),
         DriveSubcommand::FromDatasheet(args) => from_datasheet::run(&args, context),
-        DriveSubcommand::Learn(args) => learn::run(args, context),
-        DriveSubcommand::Check(args) => check::run(args, context),
+        DriveSubcommand::Learn(args) => twin::learn::run(&args, context),
+        DriveSubcommand::Check(args) => twin::check::run(&args, context),
         DriveSubcommand::Attach(args) => attach::run(&args, context),
         DriveSubcommand::Status(args) => status::run(&args, context),
         DriveSubcommand::Watch(args) => status::watch(&args, context),

@@ -11,6 +11,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_linux::output::{Context, OutputOptions};
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
+use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{BlkparseEvent, TraceFormat, TraceReadOptions, Volume};
 use trimtab_vssd::trace::TraceSource;
@@ -77,6 +78,35 @@ impl DestroyArgs {
     pub fn named(&self) -> DestroyConsent {
         DestroyConsent { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
     }
+}
+
+/// Options for comparing two targets.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "In turns with another target")]
+pub struct SecondTargetArgs {
+    /// Measure this target as well, alternating with the other, and compare them in one line.
+    #[arg(long, value_name = "TARGET")]
+    pub against: Option<String>,
+    /// Measure each target N times [default: 3].
+    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub turns: Option<u32>,
+}
+
+/// Options for `drive:NAME` only.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "On a modelled drive (drive:NAME)")]
+pub struct ModelArgs {
+    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in a study
+    /// [default: none]
+    #[arg(long, value_name = "POLICY")]
+    pub trim: Option<PolicySpec>,
+    /// Put this filesystem on the drive: ext4 (current), ext4-2011 (Linux 2.6.39) or desktop-2011
+    /// (synchronous catalogue) [default: ext4]
+    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
+    pub filesystem: Option<String>,
+    /// Fill the filesystem to this percentage at the start [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    pub fill: Option<u8>,
 }
 
 /// Options for reading a text trace.

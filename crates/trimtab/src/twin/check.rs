@@ -3,6 +3,7 @@
 mod real;
 
 use super::probed_area;
+use crate::cmd::drive::check::{DriveCheckArgs, MEMBERS};
 use crate::drives::{self, Drive, crew, twins};
 use crate::report::file::{self, OverwriteMode};
 use crate::report::layout::on_screen;
@@ -19,36 +20,9 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
-use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_study::document::{NarrowLayout, Table};
 use trimtab_study::learn::predict::{Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions};
 use trimtab_study::sweep::hex;
-
-/// A twin to check.
-#[derive(Clone, Debug)]
-pub struct TwinCheckRequest {
-    /// File of the twin.
-    pub twin: String,
-    /// The drive: a directory on it, a file on it, the device itself, or a modelled drive.
-    pub target: String,
-    /// File for the predictions.
-    pub predictions: Option<PathBuf>,
-    /// Number of drives of the ensemble to use.
-    pub members: u32,
-    /// Whether to include months of churn on a modelled drive.
-    pub churn: bool,
-    /// Seed of the workloads.
-    pub seed: u64,
-    /// Rest of a real drive before each workload.
-    pub rest: Nanos,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-    /// The device whose content may be destroyed.
-    pub destroy: DestroyConsent,
-}
-
-/// Default number of drives of the ensemble to use.
-pub const MEMBERS: u32 = 64;
 
 const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
@@ -56,7 +30,7 @@ const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME
 const ALIKE: f64 = 0.005;
 
 /// Predicts, stores the predictions, measures and compares.
-pub fn run(request: &TwinCheckRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     probed_area::check_rest(request.rest)?;
     let drive = drives::load(&request.twin)?;
@@ -113,7 +87,7 @@ fn unexplained_twin(origin: &Origin) -> Option<String> {
 const MEMBERS_ENOUGH: usize = 16;
 
 /// Note on the number of members.
-fn few(twin: &Twin, request: &TwinCheckRequest) -> Option<String> {
+fn few(twin: &Twin, request: &DriveCheckArgs) -> Option<String> {
     let (asked, all) = (request.members as usize, twin.members.len());
     if asked.min(all) < MEMBERS_ENOUGH {
         return Some(format!("intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}", asked.min(all)));
@@ -124,7 +98,7 @@ fn few(twin: &Twin, request: &TwinCheckRequest) -> Option<String> {
 /// Predictions of the ensemble's members.
 fn predicted(
     twin: &Twin,
-    request: &TwinCheckRequest,
+    request: &DriveCheckArgs,
     show: impl Fn(usize, &DriveSpec) -> Option<Vec<WorkloadFigure>> + Sync + Send,
 ) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(request.members as usize);
@@ -140,7 +114,7 @@ fn predicted(
 
 /// Writes the predictions before anything is measured; returns the hash of the file and its
 /// path.
-fn keep(request: &TwinCheckRequest, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
+fn keep(request: &DriveCheckArgs, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
     let content = json!({
         "twin": spec.name,
         "origin": twin.origin,
@@ -175,14 +149,14 @@ enum CheckTarget {
 }
 
 impl CheckTarget {
-    fn of(request: &TwinCheckRequest, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+    fn of(request: &DriveCheckArgs, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
             if request.churn {
                 return Err(UsageError::new("months of churn can be checked on modelled drives only").hint("leave out --churn").into());
             }
             return Ok(Self::Real(Box::new(real::OpenedDrive::open(request, context, target)?)));
         };
-        probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
+        probed_area::check_nothing_is_risked(&request.target, request.safety.reserve, &request.destroy.named())?;
         let truth = drives::load(name)?.spec;
         if truth.flash().is_none() {
             return Err(UsageError::new(format!("{} is a disk, which has no twin", request.target)).into());
@@ -199,7 +173,7 @@ impl CheckTarget {
     }
 
     /// The measured figures, and notes.
-    fn measured(self, request: &TwinCheckRequest, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
+    fn measured(self, request: &DriveCheckArgs, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
                 let all = of_modelled(&truth, request)
@@ -225,7 +199,7 @@ impl CheckTarget {
 }
 
 /// Figures of a modelled drive.
-fn of_modelled(spec: &DriveSpec, request: &TwinCheckRequest) -> Option<Vec<WorkloadFigure>> {
+fn of_modelled(spec: &DriveSpec, request: &DriveCheckArgs) -> Option<Vec<WorkloadFigure>> {
     let mut all = figures(spec, request.seed)?;
     if request.churn {
         all.extend(churn::figures(spec, request.seed).unwrap_or_default());

@@ -7,6 +7,7 @@ mod whole;
 
 use super::parameters::{LEGEND, parameters};
 use super::probed_area;
+use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::{self, crew, twins};
 use crate::report::file::{self, OverwriteMode};
@@ -15,61 +16,32 @@ use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 pub use real::command;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::spec::twin::Twin;
 use trimtab_drive::spec::{DriveSpec, text};
-use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
-use trimtab_linux::target::block::device::DestroyConsent;
-use trimtab_study::learn::Budget;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 
-/// A twin to learn.
-#[derive(Clone, Debug)]
-pub struct TwinLearnRequest {
-    /// A directory on the drive, a file on it, the device itself, or a modelled drive.
-    pub target: String,
-    /// Probing budget.
-    pub budget: Budget,
-    /// Largest number of bytes that the probes write.
-    pub write_limit: Option<Bytes>,
-    /// Rest of a real drive before it is read.
-    pub rest: Nanos,
-    /// Start no further round after this time.
-    pub time: Nanos,
-    /// File of the twin.
-    pub output: Option<PathBuf>,
-    /// Whether to replace that file.
-    pub replace: bool,
-    /// Whether to continue an interrupted command.
-    pub resume: bool,
-    /// Seed of addresses and of the ensemble.
-    pub seed: u64,
-    /// Free space to leave alone.
-    pub reserve: Option<Bytes>,
-    /// The device whose content may be destroyed.
-    pub destroy: DestroyConsent,
-}
-
 const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// Probes, fits, writes the twin and prints the result.
-pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&request.target, TAKES)?;
     if let TargetSpec::Null(_) = target {
         return Err(UsageError::new(format!("{} is not a drive that can be learned", request.target)).into());
     }
     if matches!(target, TargetSpec::Drive(_)) {
-        probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
+        probed_area::check_nothing_is_risked(&request.target, request.safety.reserve, &request.destroy.named())?;
     }
     if request.resume && matches!(target, TargetSpec::Drive(_)) {
         return Err(UsageError::new("--resume needs a physical drive; a modelled one is learned in a minute or two").into());
@@ -90,7 +62,7 @@ pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<Exit
         Some(output) => output.clone(),
         None => twins::file(context, &name)?,
     };
-    file::check(&output, request.replace)?;
+    file::check(&output, request.force)?;
     let mut watching = Progress::new(context, "learn", ProgressUnit::Items, 0);
     let (measured, kept) = match of {
         LearnSubject::Modelled(spec) => {
@@ -114,7 +86,7 @@ pub fn run(request: &TwinLearnRequest, context: &Context) -> anyhow::Result<Exit
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
-    let place = if request.replace { OverwriteMode::Replace } else { OverwriteMode::New };
+    let place = if request.force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
     kept.map_or(Ok(()), |kept| kept.remove())?;
     say(twin, &measured, &fitted, &written, context)

@@ -217,11 +217,7 @@ fn compare_of_unlike_workloads_is_refused() {
         scratch.results(&["add", "--name", "x", "--workload", workload, "--metric", &format!("total={seconds} s")]).assert().success();
     }
     let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs of one workload from 'trimtab results list'";
-    for args in [
-        &["compare", "last~1", "last"][..],
-        &["compare", "last~1", "last", "--json"],
-        &["report", "last~1", "last"],
-    ] {
+    for args in [&["compare", "last~1", "last"][..], &["compare", "last~1", "last", "--json"], &["report", "last~1", "last"]] {
         let refused = scratch.results(args).current_dir(scratch.file("")).assert().code(2);
         // With --json, standard output contains the error as a document.
         assert!(args.contains(&"--json") || refused.get_output().stdout.is_empty(), "{args:?}");

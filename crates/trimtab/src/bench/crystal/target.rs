@@ -1,7 +1,8 @@
 //! The target of the tests: opened, described and closed.
 
-use super::{CrystalRequest, CrystalWatch};
+use super::CrystalWatch;
 use crate::bench::finish;
+use crate::cmd::bench::crystal::BenchCrystalArgs;
 use crate::drives;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -50,7 +51,7 @@ pub enum CrystalTarget {
 impl CrystalTarget {
     /// Checks everything first, then opens the target of `spec`.
     pub fn open(
-        request: &CrystalRequest,
+        request: &BenchCrystalArgs,
         context: &Context,
         spec: &TargetSpec,
         settings: &CrystalSettings,
@@ -62,7 +63,7 @@ impl CrystalTarget {
             bytes_in_flight_max,
             seed: request.seed,
             verify: request.verify,
-            direct: request.direct,
+            direct: !request.buffered,
             ..BlockOptions::default()
         };
         let opening = Opening { request, context, settings, workload, options };
@@ -71,17 +72,14 @@ impl CrystalTarget {
             TargetSpec::File(path) => opening.file(path)?,
             TargetSpec::Device(path) => opening.device(path)?,
             TargetSpec::Drive(name) => on_drive(request, name, queue_depth_max)?,
-            TargetSpec::Null(size) => {
-                trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-                Self::Null(NullBlocks::new(*size))
-            }
+            TargetSpec::Null(size) => Self::Null(NullBlocks::new(*size)),
         };
         target.check(request, settings)?;
         Ok(target)
     }
 
     /// Fails if the tests do not fit on the target.
-    fn check(&self, request: &CrystalRequest, settings: &CrystalSettings) -> anyhow::Result<()> {
+    fn check(&self, request: &BenchCrystalArgs, settings: &CrystalSettings) -> anyhow::Result<()> {
         let info = match self {
             Self::Real { target, .. } => target.info(),
             Self::Modelled(target) => target.info(),
@@ -216,7 +214,7 @@ fn what(workload: &Crystal) -> String {
 
 /// Options for opening a real target.
 struct Opening<'a> {
-    request: &'a CrystalRequest,
+    request: &'a BenchCrystalArgs,
     context: &'a Context,
     settings: &'a CrystalSettings,
     workload: &'a Crystal,
@@ -226,19 +224,21 @@ struct Opening<'a> {
 impl Opening<'_> {
     /// A new file in a workspace.
     fn directory(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
-        let (workspace, observer) = finish::begin(self.context, self.request.reserve, path, &what(self.workload), &self.workload.plan())?;
+        let (workspace, observer) =
+            finish::begin(self.context, self.request.safety.reserve, path, &what(self.workload), &self.workload.plan())?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
         let target = BlockFile::create(dir, &dir_path, FILE, self.settings.size, &self.options)?;
         Ok(CrystalTarget::Real { target: Box::new(target), workspace: Some(workspace), observer: Box::new(observer), found: Vec::new() })
     }
 
     fn file(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
-        let claim = self.settings.writes.then(|| device::claim_file(path, &self.request.destroy, Some(self.own_data()))).transpose()?;
+        let claim =
+            self.settings.writes.then(|| device::claim_file(path, &self.request.destroy.named(), Some(self.own_data()))).transpose()?;
         self.claimed(path, claim)
     }
 
     fn device(&self, path: &Path) -> anyhow::Result<CrystalTarget> {
-        let claim = device::claim(path, self.settings.writes, &self.request.destroy, Some(self.own_data()))?;
+        let claim = device::claim(path, self.settings.writes, &self.request.destroy.named(), Some(self.own_data()))?;
         self.claimed(path, Some(claim))
     }
 
@@ -249,7 +249,6 @@ impl Opening<'_> {
             let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
             consent::to_destroy(self.context, &what(self.workload), path, self.workload.plan().written, drive)?;
         }
-        trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
         let target = match claim {
             Some(claim) => BlockFile::open_claim(claim, &self.options)?,
             None => BlockFile::open_file(path, false, &self.options)?,
@@ -263,8 +262,7 @@ impl Opening<'_> {
     }
 }
 
-fn on_drive(request: &CrystalRequest, name: &str, queue_depth_max: u32) -> anyhow::Result<CrystalTarget> {
-    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+fn on_drive(request: &BenchCrystalArgs, name: &str, queue_depth_max: u32) -> anyhow::Result<CrystalTarget> {
     let spec = drives::load(name)?.spec;
     let drive = model::build(&spec, request.seed)?;
     Ok(CrystalTarget::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))

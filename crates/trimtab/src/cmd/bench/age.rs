@@ -1,8 +1,6 @@
 //! `trimtab bench age [TARGET]`.
 
-use super::{ModelArgs, SecondTargetArgs};
-use crate::bench::age::AgeRequest;
-use crate::cmd::options::SafetyArgs;
+use crate::cmd::options::{ModelArgs, SafetyArgs, SecondTargetArgs};
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Fill with mixed files and delete them, round after round; measure 4 KiB random writes
@@ -21,50 +19,32 @@ pub struct BenchAgeArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
-    pub(super) target: String,
+    pub target: String,
     /// Write this many bytes, in all rounds together.
     #[arg(long, value_name = "SIZE")]
-    total: Bytes,
+    pub total: Bytes,
     /// Fill and delete this many times.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    rounds: u32,
+    pub rounds: u32,
     /// Size of the file for the random writes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    test_size: Bytes,
+    pub test_size: Bytes,
     /// Run each of the three random-write tests this long, or until the file's size is written.
     #[arg(long, value_name = "TIME", default_value = "10s")]
-    test_time: Nanos,
+    pub test_time: Nanos,
     /// Keep this many random writes in flight.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    queue_depth: u32,
+    pub queue_depth: u32,
     /// Stay idle this long before each random-write test.
     #[arg(long, value_name = "TIME", default_value = "5s")]
-    idle: Nanos,
+    pub idle: Nanos,
     /// Seed of sizes, order and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    pub(super) against: SecondTargetArgs,
+    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
     #[command(flatten)]
-    model: ModelArgs,
-}
-
-impl BenchAgeArgs {
-    /// The benchmark that these arguments describe.
-    pub fn request(self) -> AgeRequest {
-        AgeRequest {
-            target: self.target,
-            total: self.total,
-            rounds: self.rounds,
-            test_size: self.test_size,
-            test_time: self.test_time,
-            queue_depth: self.queue_depth,
-            idle: self.idle,
-            seed: self.seed,
-            model: self.model.options(),
-            reserve: self.safety.reserve,
-        }
-    }
+    pub(crate) model: ModelArgs,
 }

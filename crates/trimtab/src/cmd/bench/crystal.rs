@@ -1,11 +1,8 @@
 //! `trimtab bench crystal [TARGET]`.
 
-use super::SecondTargetArgs;
-use crate::bench::crystal::CrystalRequest;
-use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
+use crate::cmd::options::{DestroyArgs, SafetyArgs, SecondTargetArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::crystal::Profile;
 
 const PROFILES: &[(&str, Profile)] = &[("cdm8", Profile::Cdm8), ("cdm3", Profile::Cdm3), ("nvme", Profile::Nvme)];
@@ -32,80 +29,60 @@ pub struct BenchCrystalArgs {
     /// Measure on a directory, on a file or block device (with --destroy), on a modelled drive
     /// (drive:NAME), or on null: for the tool's own cost.
     #[arg(default_value = ".")]
-    pub(super) target: String,
+    pub target: String,
     /// Run the tests of this profile.
     #[arg(long, default_value = "cdm8", value_parser = one_of(PROFILES))]
-    profile: Profile,
+    pub profile: Profile,
     /// Size of the test file, or of the used part of a device.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    size: Bytes,
+    pub size: Bytes,
     /// Run each test N times.
     #[arg(long, value_name = "N", default_value_t = 5)]
-    passes: u32,
+    pub passes: u32,
     /// Run each pass this long. A pass that writes ends earlier, after the bytes that a drive of
     /// 1 GB/s would write.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "bytes")]
-    time: Nanos,
+    pub time: Nanos,
     /// End each pass after this many bytes instead.
     #[arg(long, value_name = "SIZE")]
-    bytes: Option<Bytes>,
+    pub bytes: Option<Bytes>,
     /// Stay idle this long before each test.
     #[arg(long, value_name = "TIME", default_value = "5s")]
-    interval: Nanos,
+    pub interval: Nanos,
     /// Run only the tests that read, or only those that write.
     #[arg(long, value_name = "read|write")]
-    only: Option<Direction>,
+    pub only: Option<Direction>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
-    data: DataClass,
+    pub data: DataClass,
     /// Short for --data PERCENT%.
     #[arg(long, value_name = "PERCENT", conflicts_with = "data", value_parser = clap::value_parser!(u8).range(0..=100))]
-    compressible: Option<u8>,
+    pub compressible: Option<u8>,
     /// Check the data of every read. Slows the tests down a little.
     #[arg(long)]
-    verify: bool,
+    pub verify: bool,
     /// Use the page cache, which measures memory as much as the drive.
     #[arg(long)]
-    buffered: bool,
+    pub buffered: bool,
     /// Seed of addresses and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Repeat all tests until this much is written, and report where the rates fall and settle.
     #[arg(long, value_name = "SIZE")]
-    loop_until_written: Option<Bytes>,
+    pub loop_until_written: Option<Bytes>,
     #[command(flatten)]
-    pub(super) against: SecondTargetArgs,
+    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
     #[command(flatten)]
-    destroy: DestroyArgs,
+    pub(crate) destroy: DestroyArgs,
 }
 
+/// One of the two kinds of test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Direction {
+pub enum Direction {
+    /// The tests that read.
     Read,
+    /// The tests that write.
     Write,
-}
-
-impl BenchCrystalArgs {
-    /// The benchmark that these arguments describe.
-    pub fn request(self) -> CrystalRequest {
-        CrystalRequest {
-            target: self.target,
-            profile: self.profile,
-            size: self.size,
-            passes: self.passes,
-            pass: self.bytes.map_or(Limit::Time(self.time), Limit::Bytes),
-            interval: self.interval,
-            reads: self.only != Some(Direction::Write),
-            writes: self.only != Some(Direction::Read),
-            data: self.compressible.map_or(self.data, DataClass::Compressible),
-            verify: self.verify,
-            direct: !self.buffered,
-            seed: self.seed,
-            until_written: self.loop_until_written,
-            reserve: self.safety.reserve,
-            destroy: self.destroy.named(),
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! `trimtab bench fio FILE TARGET`.
 
-use crate::bench::fio::FioRequest;
 use crate::cmd::options::DestroyArgs;
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
@@ -18,24 +17,17 @@ pub struct BenchFioArgs {
     /// rate, rate_iops, random_distribution, percentage_random, norandommap, ramp_time, runtime,
     /// time_based, loops, fsync, zero_buffers, buffer_compress_percentage, randseed, stonewall,
     /// thinktime, numjobs; as in fio also readwrite, blocksize, rwmixwrite and fdatasync.
-    file: PathBuf,
+    pub file: PathBuf,
     /// Measure on a block device or a file (with --destroy), on a modelled drive (drive:NAME), or on
     /// null: for the tool's own cost.
-    pub(super) target: String,
+    pub target: String,
     /// Write this kind of data in jobs that do not set one: random, zero, text, or a compressible
     /// share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
-    data: DataClass,
+    pub data: DataClass,
     /// Seed of jobs without randseed.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    destroy: DestroyArgs,
-}
-
-impl BenchFioArgs {
-    /// The run that these arguments describe.
-    pub fn request(self) -> FioRequest {
-        FioRequest { file: self.file, target: self.target, data: self.data, seed: self.seed, destroy: self.destroy.named() }
-    }
+    pub(crate) destroy: DestroyArgs,
 }

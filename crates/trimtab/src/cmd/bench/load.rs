@@ -1,6 +1,5 @@
 //! `trimtab bench load TARGET`.
 
-use crate::bench::load::LoadRequest;
 use crate::cmd::options::DestroyArgs;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -22,37 +21,38 @@ Examples:
 pub struct BenchLoadArgs {
     /// Measure on a block device or a file (with --destroy), on a modelled drive (drive:NAME), or on
     /// null: for the tool's own cost.
-    pub(super) target: String,
+    pub target: String,
     /// Percentage of reads.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
-    reads: u8,
+    pub reads: u8,
     /// Size of operations.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = block)]
-    size: u32,
+    pub size: u32,
     /// Operations in flight of the closed loop.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    queue_depth: u32,
+    pub queue_depth: u32,
     /// Offer these percentages of the closed loop's rate, in ascending order.
     #[arg(long, value_name = "PERCENT,…", default_value = "10,20,30,40,50,60,70,80,90,100", value_parser = percents)]
-    steps: Percents,
+    pub steps: Percents,
     /// Run the closed loop and each step this long; the first quarter is not recorded.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    time: Nanos,
+    pub time: Nanos,
     /// Write this much at random first: 100GB, or 1x the target's capacity.
     #[arg(long, value_name = "AMOUNT")]
-    precondition: Option<Amount>,
+    pub precondition: Option<Amount>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
-    data: DataClass,
+    pub data: DataClass,
     /// Seed of addresses and times.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    destroy: DestroyArgs,
+    pub(crate) destroy: DestroyArgs,
 }
 
+/// Ascending percentages.
 #[derive(Clone, Debug)]
-struct Percents(Vec<u32>);
+pub struct Percents(Vec<u32>);
 
 fn percents(text: &str) -> Result<Percents, String> {
     let percents: Option<Vec<u32>> = text.split(',').map(|percent| percent.trim_end_matches('%').parse().ok()).collect();
@@ -74,21 +74,14 @@ fn time(text: &str) -> Result<Nanos, String> {
 }
 
 impl BenchLoadArgs {
-    /// The sweep that these arguments describe.
-    pub fn request(self) -> LoadRequest {
-        LoadRequest {
-            target: self.target,
-            settings: LoadSettings {
-                read_percent: self.reads,
-                block: self.size,
-                depth: self.queue_depth,
-                percents: self.steps.0,
-                time: self.time,
-            },
-            precondition: self.precondition,
-            data: self.data,
-            seed: self.seed,
-            destroy: self.destroy.named(),
+    /// The load that these arguments describe.
+    pub fn settings(&self) -> LoadSettings {
+        LoadSettings {
+            read_percent: self.reads,
+            block: self.size,
+            depth: self.queue_depth,
+            percents: self.steps.0.clone(),
+            time: self.time,
         }
     }
 }

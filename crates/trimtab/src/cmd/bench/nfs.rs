@@ -1,8 +1,6 @@
 //! `trimtab bench nfs [TARGET]`.
 
-use super::SecondTargetArgs;
-use crate::bench::nfs::NfsRequest;
-use crate::cmd::options::{SafetyArgs, number};
+use crate::cmd::options::{SafetyArgs, SecondTargetArgs, number};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
@@ -22,64 +20,44 @@ Examples:
 pub struct BenchNfsArgs {
     /// Measure on this directory, or on null: for the tool's own cost.
     #[arg(default_value = ".")]
-    pub(super) target: String,
+    pub target: String,
     /// Highest load, in operations a second over all streams [default: the rate of a trial at
     /// full speed].
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    peak: Option<f64>,
+    pub peak: Option<f64>,
     /// Measure at N loads, equally spaced up to the highest.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
-    points: u32,
+    pub points: u32,
     /// Measure for N seconds at each load.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    seconds: u32,
+    pub seconds: u32,
     /// Warm up for N seconds before each measurement.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=86_400))]
-    warm_up: u32,
+    pub warm_up: u32,
     /// Repeat all loads N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: u32,
+    pub repeats: u32,
     /// Run N streams at once, each with its own files.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
-    streams: u32,
+    pub streams: u32,
     /// Use N file names over all streams; 60 % of them exist at a time, 27 kB each on average.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
-    files: u32,
+    pub files: u32,
     /// Write at most this much; a run that would write more is refused or ended.
     #[arg(long, value_name = "SIZE", default_value = "2GB")]
-    written: Bytes,
+    pub written: Bytes,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
-    data: DataClass,
+    pub data: DataClass,
     /// Seed of files, operations and arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    pub(super) against: SecondTargetArgs,
+    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     number(text, 0.001..=1e9, "operations a second, such as 2000")
-}
-
-impl BenchNfsArgs {
-    /// The benchmark that these arguments describe.
-    pub fn request(self) -> NfsRequest {
-        NfsRequest {
-            target: self.target,
-            peak: self.peak,
-            points: self.points,
-            seconds: self.seconds,
-            warm_up: self.warm_up,
-            repeats: self.repeats,
-            streams: self.streams,
-            files: self.files,
-            written: self.written,
-            data: self.data,
-            seed: self.seed,
-            reserve: self.safety.reserve,
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! `trimtab bench pts TARGET`.
 
-use crate::bench::pts::PtsRequest;
 use crate::cmd::options::one_of;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -21,30 +20,22 @@ Examples:
   trimtab bench pts drive:samsung-pm9a3-960gb --test wsat --capacity 16GiB --json")]
 pub struct BenchPtsArgs {
     /// A modelled drive (drive:NAME).
-    pub(super) target: String,
+    pub target: String,
     /// Run this test.
     #[arg(long, value_name = "TEST", default_value = "iops", value_parser = one_of(TESTS))]
-    test: PtsTest,
+    pub test: PtsTest,
     /// Scale the drive to this size with the same proportions, if it is larger.
     #[arg(long, value_name = "SIZE", default_value = "8GiB")]
-    capacity: Bytes,
+    pub capacity: Bytes,
     /// Requests in flight.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    queue_depth: u32,
+    pub queue_depth: u32,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
-    data: DataClass,
+    pub data: DataClass,
     /// Seed of addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
 }
 
 const TESTS: &[(&str, PtsTest)] = &[("iops", PtsTest::Iops), ("wsat", PtsTest::WriteSaturation)];
-
-impl BenchPtsArgs {
-    /// The test that these arguments describe.
-    pub fn request(self) -> PtsRequest {
-        let Self { target, test, capacity, queue_depth, data, seed } = self;
-        PtsRequest { target, test, capacity, queue_depth, data, seed }
-    }
-}

@@ -1,8 +1,6 @@
 //! `trimtab bench postmark [TARGET]`.
 
-use super::{ModelArgs, SecondTargetArgs};
-use crate::bench::small_files::PostmarkBenchRequest;
-use crate::cmd::options::{FSYNC, SafetyArgs, number, one_of};
+use crate::cmd::options::{FSYNC, ModelArgs, SafetyArgs, SecondTargetArgs, number, one_of};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -26,24 +24,24 @@ pub struct BenchPostmarkArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
-    pub(super) target: String,
+    pub target: String,
     /// Repeat N times; every repeat does the same.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    tries: u32,
+    pub tries: u32,
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(crate) workload: WorkloadArgs,
     /// Make written files durable: never, or before closing each one.
     #[arg(long, default_value = "never", value_parser = one_of(FSYNC))]
-    fsync: Fsync,
+    pub fsync: Fsync,
     /// Bypass the page cache, except for parts that are not whole aligned blocks.
     #[arg(long, conflicts_with = "buffered")]
-    direct: bool,
+    pub direct: bool,
     #[command(flatten)]
-    model: ModelArgs,
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub(super) against: SecondTargetArgs,
+    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
 }
 
 /// Workload options.
@@ -52,56 +50,57 @@ pub struct BenchPostmarkArgs {
 pub struct WorkloadArgs {
     /// Create files of at least LOW and less than HIGH bytes, which grow up to HIGH.
     #[arg(long, value_name = "LOW:HIGH", default_value = "500:100000", value_parser = sizes)]
-    size: (u32, u32),
+    pub size: (u32, u32),
     /// Create N files at the start.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
-    number: u32,
+    pub number: u32,
     /// Run N transactions: each reads or appends, then creates or deletes.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
-    transactions: u32,
+    pub transactions: u32,
     /// Seed of sizes and operations.
     #[arg(long, value_name = "N", default_value_t = 42)]
-    seed: u32,
+    pub seed: u32,
     /// Spread the files over N subdirectories.
     #[arg(long, value_name = "N", default_value_t = 0)]
-    subdirectories: u32,
+    pub subdirectories: u32,
     /// Spread the files over one location per weight, such as 5:2:1.
     #[arg(long, value_name = "W:W…", value_delimiter = ':')]
-    weights: Vec<u32>,
+    pub weights: Vec<u32>,
     /// Bytes per read call.
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
-    read_block: u32,
+    pub read_block: u32,
     /// Bytes per write call.
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
-    write_block: u32,
+    pub write_block: u32,
     /// Collect calls in a 4096-byte buffer, as C's buffered streams do.
     #[arg(long)]
-    buffered: bool,
+    pub buffered: bool,
     /// Let B of 10 transactions read rather than append; -1 for neither.
     #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
-    bias_read: i8,
+    pub bias_read: i8,
     /// Let B of 10 transactions create rather than delete; -1 for neither.
     #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
-    bias_create: i8,
+    pub bias_create: i8,
     /// Start at most N transactions a second in each stream. Latency then counts from the due
     /// time of a transaction.
     #[arg(long, value_name = "N", value_parser = rate)]
-    rate: Option<f64>,
+    pub rate: Option<f64>,
     /// Run N independent streams at once, each with all these files and transactions and its own
     /// seed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
-    threads: u32,
+    pub threads: u32,
 }
 
 impl WorkloadArgs {
-    fn settings(self) -> PostmarkSettings {
+    /// The settings that these arguments describe.
+    pub fn settings(&self) -> PostmarkSettings {
         PostmarkSettings {
             size_low: self.size.0,
             size_high: self.size.1,
             number: self.number,
             transactions: self.transactions,
             seed: self.seed,
-            weights: self.weights,
+            weights: self.weights.clone(),
             subdirectories: self.subdirectories,
             read_block: self.read_block,
             write_block: self.write_block,
@@ -126,20 +125,4 @@ fn sizes(text: &str) -> Result<(u32, u32), String> {
 fn block(text: &str) -> Result<u32, String> {
     let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     u32::try_from(bytes.0).map_err(|_| format!("{text} is more than 4 GiB"))
-}
-
-impl BenchPostmarkArgs {
-    /// The benchmark that these arguments describe.
-    pub fn request(self) -> PostmarkBenchRequest {
-        PostmarkBenchRequest {
-            target: self.target,
-            tries: self.tries,
-            threads: self.workload.threads,
-            settings: self.workload.settings(),
-            fsync: self.fsync,
-            direct: self.direct,
-            model: self.model.options(),
-            reserve: self.safety.reserve,
-        }
-    }
 }

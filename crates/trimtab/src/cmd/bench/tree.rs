@@ -1,8 +1,6 @@
 //! `trimtab bench tree [TARGET]`.
 
-use super::{ModelArgs, SecondTargetArgs};
-use crate::bench::tree::{SourceRequest, TreeRequest};
-use crate::cmd::options::SafetyArgs;
+use crate::cmd::options::{ModelArgs, SafetyArgs, SecondTargetArgs};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -21,18 +19,18 @@ pub struct BenchTreeArgs {
     /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
     /// cost.
     #[arg(default_value = ".")]
-    pub(super) target: String,
+    pub target: String,
     /// Repeat N times.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    tries: u32,
+    pub tries: u32,
     #[command(flatten)]
-    source: SourceArgs,
+    pub(crate) source: SourceArgs,
     #[command(flatten)]
-    model: ModelArgs,
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub(super) against: SecondTargetArgs,
+    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
 }
 
 /// Options for the source tree.
@@ -41,37 +39,17 @@ pub struct SourceArgs {
     /// Unpack this archive (tar; plain or compressed by gzip, xz or zstd). It is read into memory
     /// first.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "size", "data"])]
-    tar: Option<PathBuf>,
+    pub tar: Option<PathBuf>,
     /// Number of files in the synthetic tree.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_FILES)]
-    files: u64,
+    pub files: u64,
     /// Total bytes in the synthetic tree [default: 493MB, or in proportion to --files].
     #[arg(long, value_name = "SIZE")]
-    size: Option<Bytes>,
+    pub size: Option<Bytes>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "68%")]
-    data: DataClass,
+    pub data: DataClass,
     /// Seed of the tree's shape and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-}
-
-impl SourceArgs {
-    /// The tree that these arguments describe.
-    pub fn request(self) -> SourceRequest {
-        SourceRequest { tar: self.tar, files: self.files, size: self.size, data: self.data, seed: self.seed }
-    }
-}
-
-impl BenchTreeArgs {
-    /// The benchmark that these arguments describe.
-    pub fn request(self) -> TreeRequest {
-        TreeRequest {
-            target: self.target,
-            tries: self.tries,
-            source: self.source.request(),
-            model: self.model.options(),
-            reserve: self.safety.reserve,
-        }
-    }
+    pub seed: u64,
 }

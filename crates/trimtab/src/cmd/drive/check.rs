@@ -1,11 +1,11 @@
 //! `trimtab drive check`.
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::twin::check::{self, MEMBERS, TwinCheckRequest};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use trimtab_drive::units::Nanos;
-use trimtab_linux::output::Context;
+
+/// Default number of drives of the ensemble to use.
+pub const MEMBERS: u32 = 64;
 
 /// Arguments of `trimtab drive check`.
 #[derive(Debug, clap::Args)]
@@ -22,44 +22,29 @@ Examples:
   trimtab drive check ./twin.toml /mnt/ssd")]
 pub struct DriveCheckArgs {
     /// The file of a twin, as written by 'drive learn'.
-    twin: String,
+    pub twin: String,
     /// The drive of the twin: a directory or a large file on it (only read), the device itself,
     /// or a model (drive:NAME, drive:FILE.toml).
-    pub(super) target: String,
+    pub target: String,
     /// Write the predictions to this file; a number is added if it exists [default:
     /// NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
-    predictions: Option<PathBuf>,
+    pub predictions: Option<PathBuf>,
     /// Use the first N drives of the ensemble; fewer are quicker and give a rougher interval.
     #[arg(long, default_value_t = MEMBERS, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
-    members: u32,
+    pub members: u32,
     /// For a modelled drive, also predict months of file churn: 60 % and 90 % full, five
     /// policies. Takes minutes; --members 8 is quicker.
     #[arg(long)]
-    churn: bool,
+    pub churn: bool,
     /// Seed of the workloads.
     #[arg(long, default_value_t = 5, value_name = "N")]
-    seed: u64,
+    pub seed: u64,
     /// Leave a real drive idle this long before each workload.
     #[arg(long, value_name = "TIME", default_value = "2s")]
-    rest: Nanos,
+    pub rest: Nanos,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
     #[command(flatten)]
-    destroy: DestroyArgs,
-}
-
-pub fn run(args: DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let request = TwinCheckRequest {
-        twin: args.twin,
-        target: args.target,
-        predictions: args.predictions,
-        members: args.members,
-        churn: args.churn,
-        seed: args.seed,
-        rest: args.rest,
-        reserve: args.safety.reserve,
-        destroy: args.destroy.named(),
-    };
-    check::run(&request, context)
+    pub(crate) destroy: DestroyArgs,
 }

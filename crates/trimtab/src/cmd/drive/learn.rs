@@ -1,11 +1,8 @@
 //! `trimtab drive learn`.
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
-use crate::twin::learn::{self, TwinLearnRequest};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_linux::output::Context;
 use trimtab_study::learn::Budget;
 
 const BUDGETS: &[(&str, Budget)] = &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
@@ -30,57 +27,40 @@ specification. For --budget full, the model is scaled down with the same proport
 pub struct DriveLearnArgs {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
     /// (drive:NAME, drive:FILE.toml).
-    pub(super) target: String,
+    pub target: String,
     /// Probe to this extent: reads (write nothing: read existing data), small (write little, and
     /// trim only blocks that the probes wrote) or full (the same, then overwrite all free space:
     /// measures the SLC cache, the rate behind it, recovery, and start and cost of garbage
     /// collection).
     #[arg(long, default_value = "small", value_parser = one_of(BUDGETS))]
-    budget: Budget,
+    pub budget: Budget,
     /// Write at most this much [default: 1 % of the drive, at most 4 GB; with --budget full also
     /// two and a half times the free space].
     #[arg(long, value_name = "SIZE")]
-    write_limit: Option<Bytes>,
+    pub write_limit: Option<Bytes>,
     /// Leave a real drive idle this long before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
-    rest: Nanos,
+    pub rest: Nanos,
     /// Start no further round on a real drive after this time. The search for matching drives
     /// follows, and takes a minute or two.
     #[arg(long, value_name = "TIME", default_value = "10min")]
-    time: Nanos,
+    pub time: Nanos,
     /// Write the twin to this file [default: NAME.toml in the directory 'twins' next to the store
     /// of results, where 'drive list' and 'study' find it].
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Replace an existing file.
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Continue an interrupted run of the same command. Finished rounds are not repeated, nor,
     /// with --budget full, finished overwrites of the drive.
     #[arg(long)]
-    resume: bool,
+    pub resume: bool,
     /// Seed of addresses and of the ensemble.
     #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    safety: SafetyArgs,
+    pub(crate) safety: SafetyArgs,
     #[command(flatten)]
-    destroy: DestroyArgs,
-}
-
-pub fn run(args: DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let request = TwinLearnRequest {
-        target: args.target,
-        budget: args.budget,
-        write_limit: args.write_limit,
-        rest: args.rest,
-        time: args.time,
-        output: args.output,
-        replace: args.force,
-        resume: args.resume,
-        seed: args.seed,
-        reserve: args.safety.reserve,
-        destroy: args.destroy.named(),
-    };
-    learn::run(&request, context)
+    pub(crate) destroy: DestroyArgs,
 }

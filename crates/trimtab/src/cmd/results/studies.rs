@@ -1,8 +1,8 @@
 //! Compares studies, each run with its counterpart.
 
 use super::StoredStudy;
-use crate::report::study::study_comparison;
 use crate::report;
+use crate::report::study::study_comparison;
 use crate::store::RunId;
 use crate::store::shape::comparison::figures;
 use serde_json::{Map, Value, json};
@@ -14,11 +14,7 @@ use trimtab_study::study::Study;
 
 /// Compares studies with the first of them, prints the result, and returns the headline
 /// figures with their cells.
-pub fn compare(
-    studies: &[StoredStudy],
-    options: &ComparisonOptions,
-    context: &Context,
-) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
+pub fn compare(studies: &[StoredStudy], options: &ComparisonOptions, context: &Context) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
     let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     let mut compared = Vec::new();

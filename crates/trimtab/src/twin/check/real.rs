@@ -1,7 +1,8 @@
 //! Checks a twin on a real drive.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
-use super::{MeasuredFigure, TwinCheckRequest};
+use super::MeasuredFigure;
+use crate::cmd::drive::check::DriveCheckArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -35,12 +36,12 @@ pub struct OpenedDrive {
 
 impl OpenedDrive {
     /// Opens the target. A file is only read, and so is a device without --destroy.
-    pub fn open(request: &TwinCheckRequest, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
-        check_only_devices_are_destroyed(&request.target, target, &request.destroy)?;
+    pub fn open(request: &DriveCheckArgs, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+        check_only_devices_are_destroyed(&request.target, target, &request.destroy.named())?;
         let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),
-            TargetSpec::Device(path) => (path.clone(), request.destroy.again.is_some()),
+            TargetSpec::Device(path) => (path.clone(), request.destroy.named().again.is_some()),
             other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
         };
         let below = UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
@@ -49,8 +50,8 @@ impl OpenedDrive {
             what: "drive check",
             below: &below,
             seed: request.seed,
-            reserve: request.reserve,
-            destroy: request.destroy.clone(),
+            reserve: request.safety.reserve,
+            destroy: request.destroy.named(),
             area: AREA,
             most: writes.then_some(2 * AREA + ROUNDS * area.written_max()),
         };
@@ -60,7 +61,7 @@ impl OpenedDrive {
     }
 
     /// The measured figures over all repeats, and notes.
-    pub fn measured(self, request: &TwinCheckRequest, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
+    pub fn measured(self, request: &DriveCheckArgs, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
         let observer = EnvironmentRecorder::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;

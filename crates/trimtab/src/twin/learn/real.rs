@@ -1,8 +1,8 @@
 //! Probes a real drive: place, repeats, and disturbances.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
-use super::TwinLearnRequest;
 use super::round::{Round, sentence};
+use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::target_spec::TargetSpec;
@@ -42,7 +42,7 @@ const NAMED: usize = 4;
 
 /// Probes the target of `spec` often enough to measure the scatter.
 pub fn measure(
-    request: &TwinLearnRequest,
+    request: &DriveLearnArgs,
     context: &Context,
     below: UnderlyingDrive,
     spec: &TargetSpec,
@@ -62,8 +62,8 @@ pub fn measure(
         what: "drive learn",
         below: &below,
         seed: request.seed,
-        reserve: request.reserve,
-        destroy: request.destroy.clone(),
+        reserve: request.safety.reserve,
+        destroy: request.destroy.named(),
         area: plan.area,
         most: (budget != Budget::Reads).then_some(most),
     };
@@ -143,12 +143,12 @@ fn asked(plan: &ProbePlan, most: u64, below: &UnderlyingDrive) -> serde_json::Va
 }
 
 /// The path to probe; fails if the budget does not suit it.
-fn probed_path<'a>(request: &TwinLearnRequest, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
+fn probed_path<'a>(request: &DriveLearnArgs, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    check_only_devices_are_destroyed(&request.target, spec, &request.destroy)?;
+    check_only_devices_are_destroyed(&request.target, spec, &request.destroy.named())?;
     match (spec, request.budget) {
         (TargetSpec::Directory(_), Budget::Reads) => {
             let what = format!("--budget reads writes nothing to {}, and a directory has nothing to read", request.target);
@@ -173,7 +173,7 @@ fn no_trims(below: &UnderlyingDrive) -> String {
 }
 
 /// The probes of each round, and the total write limit.
-fn plan(request: &TwinLearnRequest, below: &UnderlyingDrive, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
+fn plan(request: &DriveLearnArgs, below: &UnderlyingDrive, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
     let of = below.capacity().0;
     let default = ProbePlan::usual_limit(budget, of);
     let limit = match (request.write_limit, budget) {

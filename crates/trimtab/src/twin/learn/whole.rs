@@ -2,8 +2,8 @@
 //! device.
 
 use super::super::probed_area::AreaRequest;
-use super::TwinLearnRequest;
 use super::round::{WholeDrive, sentence};
+use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
@@ -28,7 +28,7 @@ const TRIM_BYTES: u64 = 1 << 30;
 
 /// Overwrites the free space, or the whole device, as often as the probes need.
 pub fn on_a_drive(
-    request: &TwinLearnRequest,
+    request: &DriveLearnArgs,
     context: &Context,
     spec: &TargetSpec,
     below: &UnderlyingDrive,
@@ -40,8 +40,8 @@ pub fn on_a_drive(
         what: "drive learn --budget full",
         below,
         seed: request.seed,
-        reserve: request.reserve,
-        destroy: request.destroy.clone(),
+        reserve: request.safety.reserve,
+        destroy: request.destroy.named(),
         area: part.bytes,
         most: Some(part.written_max()),
     };
@@ -72,7 +72,7 @@ pub fn on_a_drive(
 /// The share of the drive to use. Determined before anything is written, and refused if
 /// consent is impossible later.
 pub fn allowed_part(
-    request: &TwinLearnRequest,
+    request: &DriveLearnArgs,
     context: &Context,
     spec: &TargetSpec,
     below: &UnderlyingDrive,
@@ -88,10 +88,10 @@ pub fn allowed_part(
     }
 }
 
-fn part(request: &TwinLearnRequest, spec: &TargetSpec, below: &UnderlyingDrive) -> anyhow::Result<ProbeRegion> {
+fn part(request: &DriveLearnArgs, spec: &TargetSpec, below: &UnderlyingDrive) -> anyhow::Result<ProbeRegion> {
     let of = below.capacity().0;
     let free = match spec {
-        TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
+        TargetSpec::Directory(path) => space::usable(path, request.safety.reserve)?.0,
         _ => of,
     };
     let allowed = request
