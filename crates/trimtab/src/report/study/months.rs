@@ -6,7 +6,7 @@ use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
-use trimtab_study::document::{Chart, ChartKind, ChartLine, Mark, Section, SectionBlock, Table};
+use trimtab_study::document::{Chart, ChartLine, Mark, Section, SectionBlock, Table};
 use trimtab_study::study::ageing::{
     BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_STEADY, RATE_STEADY_TRIMS,
     RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
@@ -38,7 +38,7 @@ pub(super) fn lines(verdict: &Verdict<'_>) -> Option<Section> {
     for fill in fills(&study.ageing) {
         let runs = at(&study.ageing, fill);
         let title = format!("Burst of 4 KiB random writes after idle time, {} full", spaced(fill));
-        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true).map(|chart| text_if_flat(&title, chart)));
+        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true));
         let title = format!("Write amplification, {} full", spaced(fill));
         blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
     }
@@ -55,7 +55,6 @@ pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
     for fill in fills(runs) {
         blocks.push(SectionBlock::Table(table(&time_of_use(verdict.comparison.metrics.days), fill, &at(runs, fill))));
     }
-    blocks.extend(bars(runs, "4 KiB random writes: burst after idle time, and under load", "writes/s", [BURST, RATE_STEADY]));
     Some(Section::new("Ageing", blocks))
 }
 
@@ -168,26 +167,6 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
     (!lines.is_empty()).then(|| SectionBlock::Chart(Chart::lines(format!("{title}, over bytes written"), WRITTEN, unit, lines, marks)))
 }
 
-/// A chart whose lines vary less than this share of the maximum is replaced by text.
-const FLAT: f64 = 0.03;
-
-/// Replaces a flat chart by a sentence.
-fn text_if_flat(title: &str, block: SectionBlock) -> SectionBlock {
-    let SectionBlock::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
-    let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).filter(|value| value.is_finite());
-    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    if !marks.is_empty() || high <= 0.0 || high - low > FLAT * high {
-        return block;
-    }
-    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    SectionBlock::Text(format!(
-        "{title}: {} to {} {y_label} throughout, under {}.",
-        three_digits(low),
-        three_digits(high),
-        names.join(", ")
-    ))
-}
-
 /// The steepest fall of a rate.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
@@ -195,18 +174,6 @@ fn knee(run: &Run, name: &str) -> Option<Mark> {
     let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
     let x = series.begins_at(deepest.index) as f64 * GB;
     Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
-}
-
-/// Two figures of each policy at each fill, next to each other.
-fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<SectionBlock> {
-    let categories: Vec<String> = runs.iter().map(|run| format!("{} {}", run.policy, setting(run, "fill").unwrap_or_default())).collect();
-    let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
-    let series: Vec<(String, Vec<Option<f64>>)> =
-        ["burst", "under load"].into_iter().zip(metrics).map(|(name, metric)| (name.to_owned(), values(metric))).collect();
-    series
-        .iter()
-        .any(|(_, values)| values.iter().any(Option::is_some))
-        .then(|| SectionBlock::Chart(Chart::bars(title, unit, categories, series)))
 }
 
 /// State of the drive's blocks over bytes written, for the first policy and the recommended
@@ -324,28 +291,6 @@ pub(super) fn generations(study: &Study) -> Option<Section> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn drawn(values: &[f64], marks: usize) -> SectionBlock {
-        let points = values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
-        let line = |name: &str| ChartLine { name: name.to_owned(), points: Vec::clone(&points) };
-        let marks = (0..marks).map(|at| Mark { x: at as f64, label: String::new() }).collect();
-        let kind = ChartKind::Lines { lines: ["none", "idle"].map(line).to_vec(), marks };
-        text_if_flat(
-            "Burst",
-            SectionBlock::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }),
-        )
-    }
-
-    #[test]
-    fn flat_chart_is_replaced_by_text() {
-        let told = |block: SectionBlock| if let SectionBlock::Text(text) = block { Some(text) } else { None };
-        let text = told(drawn(&[36_000.0, 36_200.0, f64::NAN, 35_990.0], 0));
-        assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s throughout, under none, idle."));
-        // A change of 4 % is drawn, and so is a knee.
-        for block in [drawn(&[36_000.0, 34_500.0], 0), drawn(&[36_000.0; 3], 1), drawn(&[0.0; 3], 0), drawn(&[], 0)] {
-            assert_eq!(told(block), None);
-        }
-    }
 
     #[test]
     fn smaller_superblocks_are_reported_with_their_size() {
