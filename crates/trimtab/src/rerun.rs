@@ -27,7 +27,7 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
     interrupt::install().context("cannot catch signals")?;
     let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
     let mut again = made_again(&run, &command, inputs, scratch.path())?;
-    // The start time and the command, which may name further drives, differ legitimately.
+    // The start time and the command differ legitimately.
     again.started_unix_ms = run.started_unix_ms;
     for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
         recipe::of(&run, recipe::COMMAND).unwrap_or_default().clone_into(&mut field.value);
@@ -91,7 +91,7 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
     let store = scratch.join("results.db");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);
-    process.args(only_drive(command, reference)).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
+    process.args(command).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
     let joined = std::env::join_paths(inputs).map_err(|_| UsageError::new("--input takes no path with a colon in it"))?;
     process.env(confinement::INPUTS, joined);
     if let Some(cell) = checkpoint::cell_of(run) {
@@ -125,25 +125,6 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
     let same = found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
     anyhow::ensure!(!found.is_empty(), "'trimtab {}' makes no such run any more", command.join(" "));
     Ok(found.swap_remove(same))
-}
-
-/// The command, reduced to one of its drives.
-fn only_drive(command: &[String], reference: &str) -> Vec<String> {
-    let mut kept = Vec::new();
-    let mut arguments = command.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.strip_prefix("--drive") {
-            Some("") => {
-                let value = arguments.next().map_or("", String::as_str);
-                if value == reference {
-                    kept.extend([argument.clone(), value.to_owned()]);
-                }
-            }
-            Some(value) if value.starts_with('=') && &value[1..] != reference => {}
-            _ => kept.push(argument.clone()),
-        }
-    }
-    kept
 }
 
 /// The fields that differ, as dotted JSON names; empty if every byte is the same.
@@ -196,12 +177,5 @@ mod tests {
         other.metrics[0].samples[1] += 1e-9;
         other.counters[0].1 = 1;
         assert_eq!(differences(&run, &other), ["metrics.delete.seconds.samples.1", "counters.nand.erases"]);
-    }
-
-    #[test]
-    fn only_drive_keeps_the_drive_of_the_run() {
-        let command: Vec<String> = "drive simulate --drive a --drive=b --seed 3".split(' ').map(str::to_owned).collect();
-        assert_eq!(only_drive(&command, "a").join(" "), "drive simulate --drive a --seed 3");
-        assert_eq!(only_drive(&command, "b").join(" "), "drive simulate --drive=b --seed 3");
     }
 }

@@ -1,31 +1,24 @@
 //! `trimtab drive simulate`.
 
+use crate::bench::finish;
 use crate::cmd::options::one_of;
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
-use crate::drives::{self, Drive, crew, job_file};
-use crate::report;
-use crate::store;
+use crate::drives::{self, job_file};
 use crate::store::recipe;
-use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
-use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::Run;
-use trimtab_sim::runner::{Observer, RunEnd, RunProgress};
 use trimtab_sim::simulate::few;
-use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::jobs::Job;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
 
@@ -46,15 +39,15 @@ Examples:
   trimtab drive simulate --drive mine.toml --workload zipf:1.1 --size 4KiB:70,64KiB:30 --reads 30
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal --data random --until-written 1.8TB
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered --until-written 1.8TB --trim online
-  trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
+  trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
   trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
 pub struct DriveSimulateArgs {
-    /// Simulate this drive: a shipped drive or a specification file. Repeat to compare several.
-    #[arg(long = "drive", required = true, value_name = "NAME|FILE")]
-    drives: Vec<String>,
+    /// Simulate this drive: a shipped drive or a specification file.
+    #[arg(long, value_name = "NAME|FILE")]
+    drive: String,
     /// Run this workload.
     #[arg(long, default_value = "random", value_name = "SPEC")]
     workload: WorkloadSpec,
@@ -148,51 +141,31 @@ fn percent(text: &str) -> Result<f64, String> {
     percent_or_none(text).and_then(|value| if value > 0.0 { Ok(value) } else { Err("the share must be above 0".to_owned()) })
 }
 
-/// Simulates each drive, keeps the runs and prints the report.
+/// Simulates the drive, keeps the run and prints the report.
 pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let plan = plan(args, context)?;
-    let loaded: Vec<Drive> = args.drives.iter().map(|name| drives::load(name)).collect::<anyhow::Result<_>>()?;
-    let sized = loaded.iter().map(|drive| model::sized(drive.spec.clone(), args.capacity));
-    let specs: Vec<(String, DriveSpec)> =
-        args.drives.iter().cloned().zip(sized).map(|(name, spec)| Ok((name, spec?))).collect::<anyhow::Result<_>>()?;
+    let drive = drives::load(&args.drive)?;
+    let spec = model::sized(drive.spec.clone(), args.capacity)?;
     if let DriveLoad::Synthetic(addresses) = &plan.load {
-        for (name, spec) in &specs {
-            let block = spec.logical_block_bytes;
-            let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
-            if addresses.mix.trim_percent > 0 && !takes_trims {
-                let what = format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);
-                return Err(UsageError::new(what).hint("leave --trims out, or choose a drive with TRIM").into());
-            }
-            if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
-                return Err(
-                    UsageError::new(format!("operations of {size} bytes are not a multiple of the {block}-byte blocks of {name}")).into()
-                );
-            }
+        let (block, name) = (spec.logical_block_bytes, &args.drive);
+        let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
+        if addresses.mix.trim_percent > 0 && !takes_trims {
+            let what = format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);
+            return Err(UsageError::new(what).hint("leave --trims out, or choose a drive with TRIM").into());
+        }
+        if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
+            let what = format!("operations of {size} bytes are not a multiple of the {block}-byte blocks of {name}");
+            return Err(UsageError::new(what).into());
         }
     }
-    let total = specs.iter().map(|(_, spec)| plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0)).sum();
-    let bar = Progress::new(context, "simulate", ProgressUnit::Bytes, total);
-    let results: Vec<anyhow::Result<(Run, RunEnd)>> =
-        crew::map(&specs, |(name, spec)| simulate::run(spec, &format!("drive:{name}"), &plan, &mut Reporter { bar: &bar, last: 0 }));
+    let total = plan.until_written.map_or(0, |amount| amount.of(Bytes(spec.capacity_bytes)).0);
+    let mut bar = Progress::new(context, "simulate", ProgressUnit::Bytes, total);
+    let (mut run, end) = simulate::run(&spec, &format!("drive:{}", args.drive), &plan, &mut bar)?;
     drop(bar);
-    let mut runs = Vec::new();
-    let mut end = RunEnd::Complete;
-    for ((result, drive), (_, spec)) in results.into_iter().zip(&loaded).zip(&specs) {
-        let (mut run, this_end) = result?;
-        run.warnings.extend(few::superblocks(&drive.spec, spec));
-        recipe::note_drive(&mut run, drive);
-        runs.push(run);
-        if end == RunEnd::Complete {
-            end = this_end;
-        }
-    }
-    report_runs(context, &runs)?;
-    match end {
-        RunEnd::Complete => Ok(ExitCode::SUCCESS),
-        RunEnd::Interrupted => Err(InterruptError.into()),
-        RunEnd::Failed(error) => Err(error.into()),
-    }
+    run.warnings.extend(few::superblocks(&drive.spec, &spec));
+    recipe::note_drive(&mut run, &drive);
+    finish::conclude(context, &run, end)
 }
 
 fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimulationPlan> {
@@ -229,43 +202,6 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
         seed: args.seed,
         load,
     })
-}
-
-/// Adds the progress of one of several threads.
-struct Reporter<'a> {
-    bar: &'a Progress,
-    last: u64,
-}
-
-impl Observer for Reporter<'_> {
-    fn stopped(&self) -> bool {
-        self.bar.stopped()
-    }
-
-    fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        self.bar.advance(progress.written.0 - self.last);
-        self.last = progress.written.0;
-        Ok(())
-    }
-}
-
-/// Keeps all runs, then prints them: a failing store never loses a result.
-fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
-    let kept: Vec<_> = runs.iter().map(|run| store::save(context, run)).collect();
-    let shapes: Vec<_> = runs.iter().zip(&kept).map(|(run, kept)| RunV1::new(run, kept.as_ref().ok().copied())).collect();
-    let text = || {
-        let texts: Vec<String> = runs.iter().map(|run| report::text::render(&report::run::document(run))).collect();
-        texts.join("\n")
-    };
-    match shapes.as_slice() {
-        [only] => context.report_styled(SCHEMA, VERSION, only, text)?,
-        all => context.report_styled("runs", VERSION, &serde_json::json!({ "runs": all }), text)?,
-    }
-    for id in kept {
-        let id = id.context("the result above could not be stored")?;
-        context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
