@@ -7,13 +7,13 @@ mod from_datasheet;
 pub mod learn;
 mod list;
 mod power;
-mod replay;
+pub mod replay;
 mod show;
 mod simulate;
 mod status;
 mod trace;
 
-use crate::twin;
+use crate::{drives, twin};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -82,7 +82,7 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Watch(args) => status::watch(&args, context),
         DriveSubcommand::Power(args) => power::run(&args, context),
         DriveSubcommand::Trace(args) => trace::run(&args, context),
-        DriveSubcommand::Replay(args) => replay::run(&args, context),
+        DriveSubcommand::Replay(args) => drives::replay::run(&args, context),
         DriveSubcommand::Detach(args) => detach::run(&args, context),
     }
 }

@@ -1,11 +1,14 @@
 //! Replays a trace on a modelled drive under several policies. Each replay is a run, stored
 //! and compared like any other.
 
-use super::Drive;
-use crate::store::recipe;
+use crate::cmd::drive::replay::{DriveReplayArgs, TrimSource};
+use crate::drives::{self, Drive};
+use crate::report::layout::on_screen;
 use crate::store::recipe::starts_now;
-use std::path::PathBuf;
-use std::str::FromStr;
+use crate::store::{self, recipe};
+use anyhow::Context as _;
+use serde_json::json;
+use std::process::ExitCode;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::model;
@@ -23,100 +26,91 @@ use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::{Recorder, RunRecording};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::replay::{self, ReplayOutcome};
-use trimtab_sim::trace::TraceReadOptions;
+use trimtab_study::document::Table;
+use trimtab_vssd::status::RequestsByKind;
 use trimtab_vssd::trace::TraceSource;
-use trimtab_vssd::trace::timing::Timing;
+use trimtab_vssd::trace::timing;
 
-/// Request for a replay.
-#[derive(Debug)]
-pub struct ReplayRequest {
-    /// The trace's file.
-    pub trace: PathBuf,
-    /// The drive as the user named it.
-    pub drive: String,
-    /// Another capacity with the same over-provisioning.
-    pub size: Option<Bytes>,
-    /// Policies, each replayed on a new drive.
-    pub policies: Vec<TrimSource>,
-    /// Percentage of the drive that is written once beforehand.
-    pub fill: u64,
-    /// Rest of the drive afterwards.
-    pub rest: Option<Nanos>,
-    /// Options for reading the trace.
-    pub reading: TraceReadOptions,
-    /// Timing of its requests.
-    pub timing: Timing,
-    /// Seed of the drive's random behaviour.
-    pub seed: u64,
-}
-
-/// The recorded TRIMs, or a policy.
-#[derive(Clone, Debug)]
-pub struct TrimSource(pub Option<PolicySpec>);
-
-impl FromStr for TrimSource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "recorded" {
-            return Ok(Self(None));
-        }
-        Ok(Self(Some(text.parse::<PolicySpec>()?)))
-    }
-}
-
-impl std::fmt::Display for TrimSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Some(policy) => f.pad(&policy.to_string()),
-            None => f.pad("recorded"),
-        }
-    }
-}
-
-/// Policies with their outcomes.
-pub type Outcomes = Vec<(String, ReplayOutcome)>;
-
-/// Replays the trace under each policy. Each run is kept as soon as it is finished.
-pub fn run(
-    request: &ReplayRequest,
-    drive: &Drive,
-    spec: &DriveSpec,
-    context: &Context,
-    mut keep: impl FnMut(&Run),
-) -> anyhow::Result<Outcomes> {
-    let few = few::superblocks(&drive.spec, spec);
+/// Replays the trace under each policy, keeps each replay as a run and prints the outcomes.
+pub fn run(request: &DriveReplayArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot handle signals")?;
+    store::check(context)?;
+    let drive = drives::load(&request.drive)?;
+    let spec = model::sized(drive.spec.clone(), request.size)?;
+    timing::check(request.timing.timing(), &request.trace, &request.reading.reading())?;
+    request.reading.announce(&request.trace, context)?;
+    let few = few::superblocks(&drive.spec, &spec);
     if let Some(warning) = &few {
         context.remark(&warning.text);
     }
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut kept) = (Vec::new(), Vec::new());
     for trim in &request.policies {
-        let header = header(request, drive, trim);
-        let (outcome, recorded, of_trace) = replay(request, spec, trim, context)?;
-        let mut run = kept(header, recorded, &outcome);
+        let header = header(request, &drive, trim);
+        let (outcome, recorded, of_trace) = replay(request, &spec, trim, context)?;
+        let mut run = self::kept(header, recorded, &outcome);
         run.warnings.extend(few.clone());
         run.warnings.extend(of_trace.iter().map(|text| Warning::new("trace.read", Severity::Note, text.clone())));
         if outcomes.is_empty() {
             of_trace.iter().for_each(|warning| context.remark(warning));
         }
-        keep(&run);
+        kept.push(store::save(context, &run));
         outcomes.push((trim.to_string(), outcome));
     }
-    Ok(outcomes)
+    let replays: Vec<_> = outcomes.iter().map(|(trim, outcome)| as_json(trim, outcome)).collect();
+    let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": replays });
+    context.report("drive-replay", 1, &document, || in_words(&outcomes))?;
+    for id in kept {
+        let id = id.context("the result above could not be stored")?;
+        context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(trim: &str, outcome: &ReplayOutcome) -> serde_json::Value {
+    json!({
+        "trim": trim,
+        "took_ns": outcome.took.0,
+        "requests": RequestsByKind::from(&outcome.counts),
+        "waf": outcome.waf,
+        "discards": outcome.account.discards,
+        "never_told_bytes": outcome.account.never_told.0,
+        "model": outcome.model,
+    })
+}
+
+fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
+    let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never sent"]);
+    for (trim, outcome) in outcomes {
+        let p99 = |done: &trimtab_vssd::engine::RequestTally| {
+            if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() }
+        };
+        table.row([
+            trim.clone(),
+            outcome.took.to_string(),
+            outcome.waf.map_or("-".to_owned(), |waf| format!("{waf:.3}")),
+            p99(&outcome.counts.write),
+            p99(&outcome.counts.read),
+            outcome.counts.trim.count.to_string(),
+            outcome.account.discards.ranges.asked.bytes.to_string(),
+            Bytes(outcome.account.discards.effective_bytes()).to_string(),
+            outcome.account.never_told.to_string(),
+        ]);
+    }
+    on_screen(&table)
 }
 
 /// The outcome of a policy, the recording, and deviations from the trace.
 type PolicyReplay = (ReplayOutcome, RunRecording, Vec<String>);
 
-fn replay(request: &ReplayRequest, spec: &DriveSpec, trim: &TrimSource, context: &Context) -> anyhow::Result<PolicyReplay> {
+fn replay(request: &DriveReplayArgs, spec: &DriveSpec, trim: &TrimSource, context: &Context) -> anyhow::Result<PolicyReplay> {
     let interface = Interface::of(spec);
     let mut drive = model::build(spec, request.seed)?;
     let filled = fill(drive.as_mut(), &interface, request.fill)?;
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), ProgressUnit::Items, 0);
     let (mut recorder, mut warnings) = (Recorder::new(filled.1), Vec::new());
     recorder.begin_phase("replay", filled.1);
-    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), request.timing, filled, interrupt::requested, |replay| {
-        let mut source = TraceSource::open(&request.trace, &request.reading)?;
+    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), request.timing.timing(), filled, interrupt::requested, |replay| {
+        let mut source = TraceSource::open(&request.trace, &request.reading.reading())?;
         let mut n = 0_u64;
         while let Some(event) = source.next() {
             let event = event?;
@@ -161,11 +155,11 @@ fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> an
 }
 
 /// The header of the run, before it starts.
-fn header(request: &ReplayRequest, drive: &Drive, trim: &TrimSource) -> RunHeader {
+fn header(request: &DriveReplayArgs, drive: &Drive, trim: &TrimSource) -> RunHeader {
     let mut settings = vec![Field::new("trace", request.trace.display().to_string()), Field::new("fill", request.fill.to_string())];
-    settings.extend(request.timing.setting().map(|(key, value)| Field::new(key, value)));
+    settings.extend(request.timing.timing().setting().map(|(key, value)| Field::new(key, value)));
     settings.extend(request.size.map(|size| Field::new("capacity-bytes", size.0.to_string())));
-    settings.extend(request.reading.volume.as_ref().map(|volume| Field::new("volume", volume.to_string())));
+    settings.extend(request.reading.reading().volume.map(|volume| Field::new("volume", volume.to_string())));
     settings.extend(request.rest.map(|rest| Field::new("rest", rest.to_string())));
     let policy = trim.0.as_ref().map_or("recorded", PolicySpec::name);
     let label = format!("drive:{}", request.drive);
