@@ -2,7 +2,6 @@
 //! plain values.
 
 use crate::report::file::{self, OverwriteMode};
-use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
@@ -174,7 +173,7 @@ pub fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, wha
         return Ok(ExitCode::SUCCESS);
     }
     let place = if force { OverwriteMode::Replace } else { OverwriteMode::New };
-    let written = file::write(output, bytes, place).with_context(|| format!("cannot write {}", output.display()))?;
+    let written = file::write(output, bytes, place)?;
     context.remark(&format!("{what}: {}", written.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,6 @@ use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
@@ -25,37 +24,32 @@ pub enum OverwriteMode {
     Replace,
 }
 
-/// Writes a report and returns its path.
+/// Writes a report and returns its path. An error names the file.
 ///
 /// Terminals and pipes (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBuf> {
-    write_with(path, place, |file| file.write_all(bytes))
-}
-
-/// Like [`write`], with the bytes from `content`. An error names the file.
-pub fn write_with(path: &Path, place: OverwriteMode, content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     check_again(path)?;
-    put(path, place, content).map_err(|error| match error.is::<UsageError>() {
+    put(path, bytes, place).map_err(|error| match error.is::<UsageError>() {
         true => error,
         false => error.context(format!("cannot write {}", path.display())),
     })
 }
 
-fn put(path: &Path, place: OverwriteMode, mut content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
+fn put(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBuf> {
     if place != OverwriteMode::Free
         && let Some(mut stream) = named::open_stream_to_write(path)?
     {
-        content(&mut stream)?;
+        stream.write_all(bytes)?;
         return Ok(path.to_owned());
     }
     let (directory, name) = Dir::of_file(path)?;
     match place {
-        OverwriteMode::Replace => Ok(directory.write_atomically(name, mode(), content).map(|()| path.to_owned())?),
-        OverwriteMode::New => create(&directory, &name, &mut content).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
+        OverwriteMode::Replace => Ok(directory.write_atomically(name, mode(), |file| file.write_all(bytes)).map(|()| path.to_owned())?),
+        OverwriteMode::New => create(&directory, &name, bytes).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
         OverwriteMode::Free => {
             for number in 1..NUMBERS {
                 let name = numbered(&name, number);
-                match create(&directory, &name, &mut content) {
+                match create(&directory, &name, bytes) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     result => return result.map(|()| path.with_file_name(name)).map_err(Into::into),
                 }
@@ -106,9 +100,9 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     UsageError::new(format!("{} already exists", path.display())).hint("name another file, or use --force").into()
 }
 
-fn create(directory: &Dir, name: &OsStr, content: &mut impl FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn create(directory: &Dir, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let mut file = directory.create_new(name, mode())?;
-    let written = content(&mut file).and_then(|()| file.sync_all());
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if written.is_err() {
         // Half a report is useless; the first error is the relevant one.
         let _ = directory.remove_file(name, &file);

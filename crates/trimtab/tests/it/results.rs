@@ -158,27 +158,6 @@ fn output_overwrites_a_file_only_with_force() {
 }
 
 #[test]
-fn export_series_has_a_row_per_point() {
-    let scratch = Scratch::new();
-    let file = scratch.write("two.json", &document(0, 2));
-    scratch.results(&["import"]).arg(file).assert().success();
-    let text = scratch.results(&["export", "--series"]).output().unwrap().stdout;
-    let mut reader = csv::Reader::from_reader(&text[..]);
-    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
-    assert_eq!(rows.len(), 2 * 2000);
-    let ids: std::collections::BTreeSet<&str> = rows.iter().map(|row| &row[0]).collect();
-    assert_eq!(ids.len(), 2);
-    for (at, row) in rows.iter().take(2000).enumerate() {
-        let x = (at as u64 * 1_000_000_000).to_string();
-        assert_eq!((&row[4], &row[5], &row[6], &row[7], row[8].parse::<f64>().ok()), ("s", "time", x.as_str(), "ops/s", x.parse().ok()));
-    }
-    let one = scratch.results(&["export", "--series", "last"]).output().unwrap().stdout;
-    assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 2001);
-    scratch.results(&["export", "--series", "--json"]).assert().code(2);
-    scratch.results(&["export", "--series", "--format", "csv"]).assert().code(2);
-}
-
-#[test]
 fn compare_fail_above_exits_with_5_if_worse() {
     let scratch = Scratch::new();
     scratch.add("base", "10.0,10.1,9.9");

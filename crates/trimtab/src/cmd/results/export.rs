@@ -1,6 +1,7 @@
 //! `trimtab results export`.
 
-use crate::report::file::{self, OverwriteMode};
+use crate::cmd::options::write_to;
+use crate::report::file;
 use crate::store::shape::csv;
 use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::store::shape::run::VERSION;
@@ -21,8 +22,7 @@ a row for every repeat of every figure; docs/method/stored-results.md explains i
 Examples:
   trimtab results export > all.json
   trimtab results export last last~1 --output two.json
-  trimtab results export --format csv --output figures.csv
-  trimtab results export --series last > series.csv           time series: a row for each point")]
+  trimtab results export --format csv --output figures.csv")]
 pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID [default: all]
@@ -31,15 +31,11 @@ pub struct ResultsExportArgs {
     /// The format.
     #[arg(long, value_enum, default_value_t = ResultFormat::Json)]
     format: ResultFormat,
-    /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis,
-    /// x, unit, y; x in ns since the run began, or in bytes written.
-    #[arg(long, conflicts_with = "format")]
-    series: bool,
-    /// Write to this file, which must not exist, instead of standard output.
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
+    /// Write to this file; - for standard output.
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
     /// Replace an existing file after the new one is complete.
-    #[arg(long, requires = "output")]
+    #[arg(long)]
     force: bool,
 }
 
@@ -53,14 +49,11 @@ enum ResultFormat {
 
 /// Runs the command.
 pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    if args.series && context.json {
-        return Err(UsageError::new("--json and --series exclude each other").hint("the JSON of a run holds its series").into());
-    }
     if args.format != ResultFormat::Json && context.json {
         return Err(UsageError::new("--json and --format csv exclude each other").into());
     }
-    if let Some(path) = &args.output {
-        file::check(path, args.force)?;
+    if args.output.as_os_str() != "-" {
+        file::check(&args.output, args.force)?;
     }
     let store = super::open(context)?;
     let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
@@ -71,24 +64,17 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
-        _ if args.series => csv::series(&runs),
         ResultFormat::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
         ResultFormat::Csv => csv::write(&runs),
     };
-    match &args.output {
-        None => trimtab_linux::output::write_stdout(text.as_bytes())?,
-        Some(path) => {
-            let place = if args.force { OverwriteMode::Replace } else { OverwriteMode::New };
-            file::write(path, text.as_bytes(), place)?;
-            let without = match args.format {
-                ResultFormat::Csv if !args.series => runs.iter().filter(|run| run.metrics.is_empty()).count(),
-                _ => 0,
-            };
-            let left_out = if without > 0 { format!("; {without} without a figure have no row") } else { String::new() };
-            context.remark(&format!("{} written to {}{left_out}", counted(runs.len() - without), path.display()));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let rows = match args.format {
+        ResultFormat::Json => runs.len(),
+        // A run without a figure has no row.
+        ResultFormat::Csv => runs.iter().filter(|run| !run.metrics.is_empty()).count(),
+    };
+    let without = runs.len() - rows;
+    let left_out = if without > 0 { format!(" ({without} without a figure have no row)") } else { String::new() };
+    write_to(&args.output, text.as_bytes(), args.force, context, &format!("{}{left_out}", counted(rows)))
 }
 
 /// The runs with their labels, and the studies all of whose runs are included.

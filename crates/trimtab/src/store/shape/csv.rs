@@ -62,41 +62,12 @@ pub fn write(runs: &[Run]) -> String {
             extra.push(column);
         }
     }
-    text(|writer| {
-        writer.write_record(HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless_cell(column))))?;
-        runs.iter().try_for_each(|run| write_rows(writer, run, &extra))
-    })
-}
-
-/// Collects the output of `write`.
-fn text(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> String {
+    let header = HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless_cell(column)));
     let mut writer = csv::Writer::from_writer(Vec::new());
-    write(&mut writer).and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
+    let written = writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra)));
+    written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
     let bytes = writer.into_inner().expect("it has been flushed");
     String::from_utf8(bytes).expect("only text was written")
-}
-
-/// The columns of [`series`].
-const SERIES: [&str; 9] = ["id", "workload", "target_label", "policy", "series", "axis", "x", "unit", "y"];
-
-/// The series of `runs`: one row per point, with `x` in nanoseconds since the run began or in
-/// bytes written since. A second without a value has an empty `y`.
-pub fn series(runs: &[Run]) -> String {
-    text(|writer| {
-        writer.write_record(SERIES)?;
-        for run in runs {
-            let id = RunId::of(run).to_string();
-            for series in &run.series {
-                let head = [&id, &run.workload, &run.target_label, &run.policy, &series.name].map(|cell| harmless_cell(cell));
-                for (x, y) in series.x.iter().zip(&series.y) {
-                    let y = if y.is_nan() { String::new() } else { y.to_string() };
-                    let point = [series.axis.name().to_owned(), x.to_string(), series.unit.name().to_owned(), y];
-                    writer.write_record(head.iter().cloned().chain(point))?;
-                }
-            }
-        }
-        Ok(())
-    })
 }
 
 fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) -> csv::Result<()> {
