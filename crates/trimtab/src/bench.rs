@@ -1,6 +1,7 @@
 //! Benchmarks: one workload on one target, or on two alternately.
 
 pub mod age;
+pub mod block_target;
 pub mod crystal;
 pub mod finish;
 pub mod fio;

@@ -4,7 +4,7 @@ mod rounds;
 mod target;
 
 use self::rounds::CrystalRounds;
-use self::target::CrystalTarget;
+use super::block_target::BenchBlocks;
 use super::finish;
 use crate::cmd::bench::crystal::{BenchCrystalArgs, Direction};
 use crate::drives;
@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress as Bar, ProgressUnit};
 use trimtab_linux::session::safety::{Guard, Workspace};
@@ -91,19 +92,22 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
     let workload = Crystal::new(settings.clone(), request.seed).map_err(|error| UsageError::new(error.to_string()))?;
-    let mut target = CrystalTarget::open(request, context, &spec, &settings, &workload)?;
+    let mut target = target::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
     fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
-    fields.extend(target.engine().map(|engine| Field::new("engine", engine)));
+    fields.extend(target.engine());
     let mut header = starts_now("crystal", fields, target.kind(), &request.target, "as-mounted", request.seed);
     if let TargetSpec::Drive(name) = &spec {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }
-    let direct = if request.buffered { None } else { target.direct_watch() };
-    let outcome = target.run(workload.clone(), &mut CrystalWatch::new(context, &workload, &settings, target.guard()?, rounds.as_mut()));
-    if let Some(watch) = direct {
+    let direct = target.real().filter(|_| !request.buffered).and_then(|real| DirectWatch::start(&real.observer).ok());
+    let guard = target.real().and_then(|real| real.workspace.as_ref()).map(Workspace::guard).transpose()?;
+    let mut watch = CrystalWatch::new(context, &workload, &settings, guard, rounds.as_mut());
+    let outcome = target::run(&mut target, workload.clone(), &mut watch);
+    drop(watch);
+    if let (Some(watch), BenchBlocks::Real(real)) = (direct, &mut target) {
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
-        target.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
+        real.found.extend(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
     let (run, end, workspace) = conclude_run(header, target, outcome, &settings, rounds)?;
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
@@ -112,7 +116,7 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
 /// The finished run with all its facts, and its directory; closes the target.
 fn conclude_run(
     header: RunHeader,
-    mut target: CrystalTarget,
+    mut target: BenchBlocks,
     mut outcome: RunOutcome,
     settings: &CrystalSettings,
     rounds: Option<CrystalRounds>,
@@ -120,10 +124,10 @@ fn conclude_run(
     if let Some(rounds) = &rounds {
         rounds.complete(&mut outcome);
     }
-    let found = if outcome.end == RunEnd::Complete && settings.writes { target.compressed_share(settings)? } else { None };
-    let (verified, warnings, counters) = (target.verified(), target.warnings(), target.counters());
-    let steady_size = target.steady_size(settings);
-    let real = target.is_real();
+    let found = if outcome.end == RunEnd::Complete && settings.writes { target::compressed_share(&mut target, settings)? } else { None };
+    let verified = target.real().and_then(|real| real.file.verified());
+    let (warnings, counters) = target.facts();
+    let (steady_size, real) = (target::steady_size(&target, settings), target.real().is_some());
     let (observer, workspace) = target.close();
     let (mut run, end) = finish::assemble(header, observer, outcome, crystal::metrics);
     run.warnings.extend(warnings);

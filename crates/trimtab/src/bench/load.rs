@@ -1,8 +1,9 @@
 //! Latency against offered load: a closed loop for the highest rate, then steps of an open loop.
 
+use super::block_target::BenchBlocks;
 use super::crystal::KEPT;
 use super::finish;
-use super::job_target::{JobTarget, TAKES};
+use super::job_target::{self, TAKES};
 use crate::cmd::bench::load::BenchLoadArgs;
 use crate::drives;
 use crate::report::{self, load};
@@ -66,11 +67,11 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
             specification.extend(recipe::drive_fields(&drive));
             fill = Some(Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") });
             let depth = depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
-            JobTarget::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
+            BenchBlocks::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
         }
         _ => {
             let jobs = |size| all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect();
-            JobTarget::open(context, "bench load", &spec, &jobs, request.seed, &request.destroy.named())?
+            job_target::open(context, "bench load", &spec, &jobs, request.seed, &request.destroy.named())?
         }
     };
     let size = target.info().size;
@@ -82,14 +83,14 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let announced: Vec<Job> = all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
     let plan = WorkloadPlan { written: written_max(&announced, size), space: size, ops: None };
     let mut watch = finish::ProgressWatch::new(context, "load", &plan, None);
-    let mut run_jobs = |target: &mut JobTarget, jobs: &[Job]| target.run(jobs, request.data, request.seed, &mut watch);
+    let mut run_jobs = |target: &mut BenchBlocks, jobs: &[Job]| job_target::run(target, jobs, request.data, request.seed, &mut watch);
     for job in before {
         let outcome = run_jobs(&mut target, &[job])?;
         if outcome.end != RunEnd::Complete {
-            let (run, end) = target.close(header, RunOutcome { recorded: Default::default(), ..outcome }, &[]);
+            let (run, end) = job_target::close(target, header, RunOutcome { recorded: Default::default(), ..outcome }, &[]);
             return finish::conclude(context, &run, end);
         }
-        if let JobTarget::Modelled(drive) = &mut target {
+        if let BenchBlocks::Modelled(drive) = &mut target {
             let until = drive.now() + PAUSE;
             drive.idle_until(until);
         }
@@ -105,7 +106,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
         (outcome.recorded.series, outcome.end) = (open.recorded.series, open.end);
     }
     jobs.extend(steps);
-    let (mut run, end) = target.close(header, outcome, &jobs);
+    let (mut run, end) = job_target::close(target, header, outcome, &jobs);
     describe(&mut run, settings, max);
     finish::conclude_as(context, &run, end, first_screen)
 }

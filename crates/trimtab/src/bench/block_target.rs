@@ -1,0 +1,127 @@
+//! The target of a benchmark of blocks: a device or a file, a modelled drive, or nothing.
+
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::Path;
+use trimtab_drive::model::Model;
+use trimtab_drive::units::Bytes;
+use trimtab_linux::host::EnvironmentRecorder;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::{Workspace, consent};
+use trimtab_linux::target::block::device::{self, DestroyConsent, OwnData};
+use trimtab_linux::target::block::{BlockFile, BlockOptions};
+use trimtab_linux::target::null::NullBlocks;
+use trimtab_sim::run::{Field, TargetKind, Warning};
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_sim::target::{BlockInfo, BlockTarget as _};
+
+/// A device or a file.
+pub struct RealBlocks {
+    /// Comes first, so that it is closed before its directory is removed.
+    pub file: BlockFile,
+    /// Its directory, if this program created it.
+    pub workspace: Option<Workspace>,
+    /// Observes the machine during the run.
+    pub observer: EnvironmentRecorder,
+    /// Warnings found so far about distorted figures.
+    pub found: Vec<Warning>,
+}
+
+impl RealBlocks {
+    /// Size of the smallest drive below, if it is known.
+    pub fn drive_size(&self) -> Option<Bytes> {
+        drive_size(&self.observer)
+    }
+}
+
+/// An open target.
+pub enum BenchBlocks {
+    /// A device or a file.
+    Real(Box<RealBlocks>),
+    /// A modelled drive.
+    Modelled(DriveTarget<Box<dyn Model>>),
+    /// Nothing.
+    Null(NullBlocks),
+}
+
+impl BenchBlocks {
+    /// Opens the device or file of `spec` at `path`, after consent if it is written. `plan` returns
+    /// the bytes to write and the options for a target of its size.
+    pub fn open(
+        context: &Context,
+        what: &str,
+        (spec, path): (&TargetSpec, &Path),
+        (destroy, own): (&DestroyConsent, Option<OwnData>),
+        writes: bool,
+        plan: impl FnOnce(Bytes) -> (Bytes, BlockOptions),
+    ) -> anyhow::Result<Self> {
+        let claim = match spec {
+            TargetSpec::Device(_) => Some(device::claim(path, writes, destroy, own)?),
+            _ => writes.then(|| device::claim_file(path, destroy, own)).transpose()?,
+        };
+        let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+        let (written, options) = plan(claim.as_ref().map_or(Bytes::ZERO, device::Claim::size));
+        if writes {
+            consent::to_destroy(context, what, path, written, drive_size(&observer))?;
+        }
+        let file = match claim {
+            Some(claim) => BlockFile::open_claim(claim, &options)?,
+            None => BlockFile::open_file(path, false, &options)?,
+        };
+        Ok(Self::Real(Box::new(RealBlocks { file, workspace: None, observer, found: Vec::new() })))
+    }
+
+    /// The device or file.
+    pub fn real(&self) -> Option<&RealBlocks> {
+        if let Self::Real(real) = self { Some(real) } else { None }
+    }
+
+    /// Properties of the target.
+    pub fn info(&self) -> &BlockInfo {
+        match self {
+            Self::Real(real) => real.file.info(),
+            Self::Modelled(target) => target.info(),
+            Self::Null(target) => target.info(),
+        }
+    }
+
+    /// Kind of the target.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Real(real) => real.file.kind(),
+            Self::Modelled(_) => TargetKind::ModelledDrive,
+            Self::Null(_) => TargetKind::Null,
+        }
+    }
+
+    /// The engine of a real target, as a setting of the run.
+    pub fn engine(&self) -> Option<Field> {
+        self.real().map(|real| Field::new("engine", real.file.engine()))
+    }
+
+    /// Warnings about figures from this target, and counters of a model.
+    pub fn facts(&self) -> (Vec<Warning>, Vec<(String, u64)>) {
+        match self {
+            Self::Real(real) => ([real.file.warnings(), real.found.as_slice()].concat(), Vec::new()),
+            Self::Modelled(target) => (Vec::new(), target.drive().counters().into_iter().collect()),
+            Self::Null(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Closes the target; returns the observer, and the directory, which is removed after the run
+    /// is stored.
+    pub fn close(self) -> (Option<EnvironmentRecorder>, Option<Workspace>) {
+        match self {
+            Self::Real(real) => {
+                let RealBlocks { file, workspace, observer, .. } = *real;
+                drop(file);
+                (Some(observer), workspace)
+            }
+            _ => (None, None),
+        }
+    }
+}
+
+fn drive_size(observer: &EnvironmentRecorder) -> Option<Bytes> {
+    observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min()
+}
