@@ -56,5 +56,6 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     let (mut run, end) = finish::assemble(header, None, outcome, |_: &[Phase]| Vec::new());
     run.counters.extend(target.drive().counters());
     pts::describe(&mut run, &plan, &rounds);
-    finish::conclude_as(context, &run, end, report::document)
+    let point_bytes = Bytes(plan.point_bytes());
+    finish::conclude_as(context, &run, end, |run| report::document(run, capacity, point_bytes))
 }

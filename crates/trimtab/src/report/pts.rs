@@ -5,19 +5,22 @@ use super::layout::NOT_STEADY;
 use super::run::document as of_run;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_sim::analysis::steady::{EXCURSION_MAX, RANGE_MAX, ROUNDS as WINDOW};
-use trimtab_sim::run::{Field, Run, Series, metrics, shown};
-use trimtab_sim::simulate::pts::{
-    BLOCKS, CAPACITY, EXCURSION, IOPS, POINT_BYTES, RANGE, READS, ROUND_BYTES, ROUNDS, SLOPE, STEADY, point_name, tracked_name,
-};
+use trimtab_sim::run::{Run, Series, metrics, shown};
+use trimtab_sim::simulate::pts::{BLOCKS, EXCURSION, IOPS, RANGE, READS, ROUNDS, SLOPE, STEADY, point_name, tracked_name};
 use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
 
-/// A report about one run. `trimtab results show` prints the rest.
+/// A report about one run on a drive of `capacity`, whose test points or rounds transfer
+/// `point_bytes` each. `trimtab results show` prints the rest.
 #[must_use]
-pub fn document(run: &Run) -> Document {
+pub fn document(run: &Run, capacity: Bytes, point_bytes: Bytes) -> Document {
     let mut document = of_run(run);
     document.sections.retain(|section| section.title == "Warnings");
     let points = if run.workload == IOPS { points(run) } else { Vec::new() };
-    let sections = [("IOPS by size and mix of requests", points), ("Steady state", proof(run)), ("Rounds", charts(run))];
+    let sections = [
+        ("IOPS by size and mix of requests", points),
+        ("Steady state", proof(run, capacity, point_bytes)),
+        ("Rounds", charts(run, capacity)),
+    ];
     let sections = sections.into_iter().filter(|(_, blocks)| !blocks.is_empty());
     document.sections.splice(0..0, sections.map(|(title, blocks)| Section::new(title, blocks)));
     document
@@ -53,7 +56,7 @@ fn points(run: &Run) -> Vec<SectionBlock> {
     std::iter::once(SectionBlock::Table(table)).chain(marked.then_some(SectionBlock::Text(legend))).collect()
 }
 
-fn proof(run: &Run) -> Vec<SectionBlock> {
+fn proof(run: &Run, capacity: Bytes, point_bytes: Bytes) -> Vec<SectionBlock> {
     let value = |name: &str| mean(run, name);
     let Some(rounds) = value(ROUNDS) else { return Vec::new() };
     let (Some(range), Some(slope), Some(excursion)) = (value(RANGE), value(SLOPE), value(EXCURSION)) else {
@@ -71,25 +74,23 @@ fn proof(run: &Run) -> Vec<SectionBlock> {
     row("write amplification, all requests", value(metrics::WAF).map(shown::ratio).unwrap_or_default(), String::new());
     let verdict = if value(STEADY) == Some(1.0) { "Steady" } else { "Not steady" };
     let text = format!("{verdict} in rounds {} to {rounds}, the measurement window.", rounds - WINDOW as f64 + 1.0);
-    vec![SectionBlock::Text(text), SectionBlock::Table(table), SectionBlock::Text(conditions(run))]
+    vec![SectionBlock::Text(text), SectionBlock::Table(table), SectionBlock::Text(conditions(run, capacity, point_bytes))]
 }
 
 /// Differences from a test of a real drive.
-fn conditions(run: &Run) -> String {
-    let size = |key: &str| Field::find(&run.settings, key).and_then(|bytes| bytes.parse().ok()).map(Bytes).unwrap_or_default();
+fn conditions(run: &Run, capacity: Bytes, point_bytes: Bytes) -> String {
     let rounds = if run.workload == IOPS {
-        format!("Two sequential capacities of 128 KiB writes came first. Each test point transferred {}", size(POINT_BYTES))
+        format!("Two sequential capacities of 128 KiB writes came first. Each test point transferred {point_bytes}")
     } else {
-        format!("Each round wrote {}", size(ROUND_BYTES))
+        format!("Each round wrote {point_bytes}")
     };
-    format!("A new drive of {} stands for a purged one. {rounds} instead of lasting one minute.", size(CAPACITY))
+    format!("A new drive of {capacity} stands for a purged one. {rounds} instead of lasting one minute.")
 }
 
-fn charts(run: &Run) -> Vec<SectionBlock> {
-    let capacity: f64 = Field::find(&run.settings, CAPACITY).and_then(|bytes| bytes.parse().ok()).unwrap_or(f64::NAN);
+fn charts(run: &Run, capacity: Bytes) -> Vec<SectionBlock> {
     let chart = |name: &str, title: &str, label: &str| {
         let Series { x, y, .. } = run.series.iter().find(|series| series.name == name)?;
-        let points = x.iter().zip(y).map(|(x, y)| (*x as f64 / capacity, *y)).collect();
+        let points = x.iter().zip(y).map(|(x, y)| (*x as f64 / capacity.as_f64(), *y)).collect();
         let line = ChartLine { name: label.to_owned(), points };
         Some(SectionBlock::Chart(Chart::lines(title, "drive writes since the first round", label, vec![line], Vec::new())))
     };
