@@ -1,6 +1,5 @@
 //! `trimtab results`: lists, compares, exports and imports stored results.
 
-mod add;
 mod compare;
 mod delete;
 mod export;
@@ -47,7 +46,6 @@ enum ResultsAction {
     Report(report::ResultsReportArgs),
     Export(export::ResultsExportArgs),
     Import(import::ResultsImportArgs),
-    Add(add::ResultsAddArgs),
     Rerun(rerun::ResultsRerunArgs),
     Delete(delete::ResultsDeleteArgs),
 }
@@ -61,7 +59,6 @@ pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ResultsAction::Report(args) => report::run(args, context),
         ResultsAction::Export(args) => export::run(args, context),
         ResultsAction::Import(args) => import::run(args, context),
-        ResultsAction::Add(args) => add::run(args, context),
         ResultsAction::Rerun(args) => rerun::run(args, context),
         ResultsAction::Delete(args) => delete::run(args, context),
     }
@@ -119,14 +116,6 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<StoredSt
     };
     let (id, record) = found;
     Ok(Some(StoredStudy { id, restored: StoredStudies::of(&record, |run| store.load(run))? }))
-}
-
-/// Parses `KEY=VALUE`.
-fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err("expected KEY=VALUE".to_owned()),
-    }
 }
 
 /// Parses a time: `2026-03-01`, `2026-03-01T12:00Z`, or an age such as `7d`, `12h`.

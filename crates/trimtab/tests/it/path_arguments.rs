@@ -25,7 +25,7 @@ impl Scratch {
     fn new() -> Self {
         let this = Self { directory: tempfile::tempdir().unwrap() };
         fs::write(this.at("trace.csv"), TRACE).unwrap();
-        ok(&mut this.command(&["results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], None));
+        ok(&mut this.command(&["bench", "tree", "--files", "1", "--tries", "1", "null:"], None));
         this
     }
 
@@ -78,7 +78,7 @@ const OUTPUTS: [&[&str]; 15] = [
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "@"],
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--data", "@"],
     &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--record", "@"],
-    &["--store", "@", "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"],
+    &["--store", "@", "bench", "tree", "--files", "1", "--tries", "1", "null:"],
     &["study", "--quick", "--report", "@", "--yes", "drive:ocz-vertex-le-100gb"],
     &["bench", "tree", "--files", "5", "--reserve", "0", "--yes", "@"],
     &["bench", "postmark", "--number", "5", "--transactions", "5", "--reserve", "0", "--yes", "@"],
@@ -171,17 +171,14 @@ fn commands_follow_links_of_the_same_user() {
     fs::write(scratch.at("real/below/spec.toml"), "name = \"x\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n").unwrap();
     for (n, link) in ["link", "again", "./link/.", "link/../below"].into_iter().enumerate() {
         ok(&mut scratch.command(&["results", "export", "--output", &format!("{link}/out{n}")], None));
-        ok(&mut scratch.command(
-            &["--store", &format!("{link}/r{n}.db"), "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"],
-            None,
-        ));
+        ok(&mut scratch.command(&["--store", &format!("{link}/r{n}.db"), "bench", "tree", "--files", "1", "--tries", "1", "null:"], None));
         ok(&mut scratch.command(&["drive", "show", &format!("{link}/spec.toml")], None));
         assert!(scratch.at("real/below").join(format!("out{n}")).is_file() && scratch.at("real/below").join(format!("r{n}.db")).is_file());
     }
     // A store named through the user's own link.
     symlink("real/below/r0.db", scratch.at("r.db")).unwrap();
     let listed = ok(&mut scratch.command(&["--store", "r.db", "results", "list", "--json"], None));
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("\"workload\": \"w\""));
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("\"workload\": \"tree\""));
     assert!(scratch.at("r.db").is_symlink());
 }
 
@@ -198,11 +195,8 @@ fn store_in_directory_writable_by_others_is_refused() {
         chown(&ground, Some(owner), Some(owner)).unwrap();
         for below in ["r.db", "own/r.db"] {
             fs::create_dir_all(ground.join("own")).unwrap();
-            let output = scratch.run(
-                &["--store", "@", "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"],
-                &ground.join(below),
-                None,
-            );
+            let output =
+                scratch.run(&["--store", "@", "bench", "tree", "--files", "1", "--tries", "1", "null:"], &ground.join(below), None);
             let said = String::from_utf8_lossy(&output.stderr);
             // In a directory with the sticky bit, no other user can replace root's files, so the
             // store is accepted.

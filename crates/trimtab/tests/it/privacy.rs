@@ -65,8 +65,8 @@ fn own_files_are_private_under_any_umask() {
     let while_attached = open_to_others(scratch.path());
     ok(permissive(scratch.path()).args(["drive", "detach"]));
     assert!(while_attached.is_empty(), "{while_attached:?}");
-    ok(permissive(scratch.path()).args(["results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
-    ok(permissive(scratch.path()).args(["--store", &at("r.db"), "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    ok(permissive(scratch.path()).args(["bench", "tree", "--files", "1", "--tries", "1", "null:"]));
+    ok(permissive(scratch.path()).args(["--store", &at("r.db"), "bench", "tree", "--files", "1", "--tries", "1", "null:"]));
     let names: Vec<String> = files(scratch.path()).iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
     for expected in ["disk", "recording", "results.db", "r.db"] {
         assert!(names.iter().any(|name| name == expected), "{expected}: {names:?}");
@@ -82,7 +82,7 @@ fn store_and_journal_keep_mode_set_by_owner() {
     let store = scratch.path().join("r.db");
     let add = || {
         let mut command = permissive(scratch.path());
-        ok(command.arg("--store").arg(&store).args(["results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+        ok(command.arg("--store").arg(&store).args(["bench", "tree", "--files", "1", "--tries", "1", "null:"]));
     };
     add();
     std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o640)).unwrap();

@@ -273,7 +273,8 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
     scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:"]);
     let measured = contains("was measured, and a measurement is never the same again").and(contains("trimtab bench tree --files 20"));
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
-    scratch.made(&["results", "add", "--name", "x", "--workload", "tree", "--metric", "total_s=39"]);
+    let csv = "workload,target_label,metric,unit,value\ntree,x,total,s,39\n";
+    scratch.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("was entered"));
     // An altered run, and a run from a version that did not store its inputs.
     scratch.made(&SIMULATE);

@@ -41,9 +41,22 @@ impl Scratch {
         serde_json::from_slice(&output).unwrap()
     }
 
+    /// Imports a run with the `repeats` of a `metric`; returns its id.
+    fn enter(&self, [workload, name, metric, unit]: [&str; 4], repeats: &str) -> String {
+        let rows = repeats.split(',').map(|value| format!("{workload},\"{name}\",{metric},{unit},{value}\n"));
+        self.import(&("workload,target_label,metric,unit,value\n".to_owned() + &rows.collect::<String>()))
+    }
+
+    /// Imports the run of a table; returns its id.
+    fn import(&self, csv: &str) -> String {
+        let output = self.results(&["import", "-", "--json"]).write_stdin(csv).assert().success().get_output().stdout.clone();
+        let document: Value = serde_json::from_slice(&output).unwrap();
+        let ids = [&document["imported"], &document["there_already"]].map(|ids| ids.as_array().unwrap().clone()).concat();
+        ids[0].as_str().unwrap().to_owned()
+    }
+
     fn add(&self, name: &str, seconds: &str) -> String {
-        let metric = format!("delete={seconds} s");
-        self.json(&["add", "--name", name, "--workload", "tree", "--metric", &metric])["id"].as_str().unwrap().to_owned()
+        self.enter(["tree", name, "delete", "s"], seconds)
     }
 }
 
@@ -65,12 +78,10 @@ fn document(first: u64, n: u64) -> String {
 #[test]
 fn compare_divides_published_sum_by_systems() {
     let scratch = Scratch::new();
-    let add = |args: &[&str]| {
-        let added = scratch.results(&[&["add", "--workload", "specsfs2008"], args].concat()).assert().success();
-        added.stdout(contains(args[1]).and(contains("\u{fffd}").not()).and(contains("\u{1b}").not()))
-    };
-    add(&["--name", "EMC VNX, Celerra VG8 gateways", "--systems", "4", "--metric", "ops_per_s=497623", "--setting", "protection=RAID 5"]);
-    add(&["--name", "NetApp FAS6240", "--metric", "ops_per_s=190675", "--setting", "protection=RAID-DP"]);
+    for row in ["\"EMC VNX, Celerra VG8 gateways\",4,RAID 5,497623", "NetApp FAS6240,1,RAID-DP,190675"] {
+        let header = "workload,metric,unit,target_label,systems,setting.protection,value";
+        scratch.import(&format!("{header}\nspecsfs2008,ops_per_s,ops/s,{row}\n"));
+    }
     scratch
         .results(&["compare", "last~1", "last"])
         .assert()
@@ -113,7 +124,7 @@ fn export_round_trips_into_another_store() {
     trimtab().args(["--store"]).arg(here.file("r.db")).args(["bench", "tree", "--files", "20", "--tries", "3", "null:"]).assert().success();
     let id = here.json(&["show"])["id"].as_str().unwrap().to_owned();
     let before = here.results(&["show", &id, "--json"]).output().unwrap().stdout;
-    here.results(&["export", "--output"]).arg(here.file("all.json")).assert().success().stdout("").stderr(contains("1 run written"));
+    here.results(&["export", "--output"]).arg(here.file("all.json")).assert().success().stdout("").stderr(contains("1 run: "));
 
     let there = Scratch::new();
     let import = || there.results(&["import"]).arg(here.file("all.json")).assert().success();
@@ -179,10 +190,7 @@ fn compare_fail_above_exits_with_5_if_worse() {
     let said = contains("B: delete is worse by 10.0 %, and 5 % are allowed");
     scratch.results(&["compare", "last~3", "last~2", "--fail-above", "5%"]).assert().code(5).stderr(said);
     // For a rate, lower is worse.
-    let rate = |name: &str, rate: &str| {
-        let metric = format!("writes={rate} ops/s");
-        scratch.json(&["add", "--name", name, "--workload", "w", "--metric", &metric]);
-    };
+    let rate = |name: &str, rate: &str| scratch.enter(["w", name, "writes", "ops/s"], rate);
     rate("base", "100,101,99");
     rate("lower", "80,81,79");
     scratch.results(&["compare", "last~1", "last", "--fail-above", "15%"]).assert().code(5);
@@ -193,7 +201,7 @@ fn compare_fail_above_exits_with_5_if_worse() {
 fn compare_of_unlike_workloads_is_refused() {
     let scratch = Scratch::new();
     for (workload, seconds) in [("tree", "40.2,40.9,40.4"), ("tree", "41.2,41.9,41.4"), ("postmark", "0.65,0.64,0.66")] {
-        scratch.results(&["add", "--name", "x", "--workload", workload, "--metric", &format!("total={seconds} s")]).assert().success();
+        scratch.enter([workload, "x", "total", "s"], seconds);
     }
     let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs of one workload from 'trimtab results list'";
     for args in [&["compare", "last~1", "last"][..], &["compare", "last~1", "last", "--json"], &["report", "last~1", "last"]] {
@@ -212,8 +220,7 @@ fn compare_of_unlike_workloads_is_refused() {
 fn compare_warns_of_unlike_settings_before_its_ratios() {
     let scratch = Scratch::new();
     for files in ["500", "36706"] {
-        let setting = format!("files={files}");
-        scratch.results(&["add", "--name", "x", "--workload", "tree", "--metric", "total=5 s", "--setting", &setting]).assert().success();
+        scratch.import(&format!("workload,target_label,metric,unit,value,setting.files\ntree,x,total,s,5,{files}\n"));
     }
     let shown = scratch.results(&["compare", "last~1", "last"]).assert().success();
     let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
@@ -225,7 +232,7 @@ fn compare_warns_of_unlike_settings_before_its_ratios() {
 fn compare_of_two_repeats_finds_a_large_difference() {
     let scratch = Scratch::new();
     for rate in ["5130,5118", "550,561"] {
-        scratch.results(&["add", "--name", "x", "--workload", "crystal", "--metric", &format!("read={rate} MB/s")]).assert().success();
+        scratch.enter(["crystal", "x", "read", "MB/s"], rate);
     }
     let row = scratch.json(&["compare", "last~1", "last"])["comparisons"][0]["figures"][0].clone();
     assert_eq!(row["verdict"], "slower", "{row}");

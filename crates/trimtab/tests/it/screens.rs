@@ -80,14 +80,12 @@ fn check_all(args: &[&str], store: &Path) {
 fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
-    for (name, policy, seconds) in [("Intel 320, ext4", "online", "40.2,40.9,40.4"), ("Intel 320, ext4", "batched", "0.65,0.64,0.66")] {
-        trimtab()
-            .args(["results", "add", "--name", name, "--workload", "tree", "--policy", policy, "--when", "2011-06-01", "--quiet"])
-            .args(["--metric", &format!("delete.seconds={seconds} s"), "--metric", "deleted=36706 count", "--setting", "files=36706"])
-            .arg("--store")
-            .arg(&store)
-            .assert()
-            .success();
+    for (policy, seconds) in [("online", ["40.2", "40.9", "40.4"]), ("batched", ["0.65", "0.64", "0.66"])] {
+        // 2011-06-01, in milliseconds since 1970.
+        let run = format!("tree,\"Intel 320, ext4\",{policy},1306886400000,36706");
+        let rows = seconds.map(|value| format!("{run},delete.seconds,s,{value}\n")).concat() + &format!("{run},deleted,count,36706\n");
+        let csv = format!("workload,target_label,policy,started_unix_ms,setting.files,metric,unit,value\n{rows}");
+        trimtab().args(["results", "import", "-", "--quiet", "--store"]).arg(&store).write_stdin(csv).assert().success();
     }
     (dir, store)
 }

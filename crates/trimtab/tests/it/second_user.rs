@@ -576,7 +576,7 @@ fn output_option_never_overwrites_a_device() {
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let (node, kept) = (device.node(), tempfile::tempdir().unwrap());
     let store = kept.path().join("r.db").display().to_string();
-    trimtab().args(["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]).assert().success();
+    trimtab().args(["--store", &store, "bench", "tree", "--files", "1", "--tries", "1", "null:"]).assert().success();
     let outputs: [&[&str]; 2] = [&["results", "export", "--force", "--output"], &["results", "report", "last", "--force", "--output"]];
     for args in outputs {
         trimtab().args(["--store", &store]).args(args).arg(&node).assert().code(1).stderr(predicate::str::contains("it is a block device"));
@@ -693,7 +693,7 @@ fn root_creates_nothing_in_home_of_another_user() {
     fs::create_dir(home.path().join(".local")).unwrap();
     chown(home.path().join(".local"), Some(VICTIM), Some(VICTIM)).unwrap();
     for command in [
-        &["results", "add", "--name", "a", "--workload", "w", "--metric", "x_s=1"][..],
+        &["bench", "tree", "--files", "1", "--tries", "1", "null:"][..],
         &["study", "drive:ocz-vertex-le-100gb", "--quick"],
         &["drive", "learn", "drive:ocz-vertex-le-100gb"],
     ] {

@@ -36,7 +36,7 @@ const SCOPES: [&str; 4] = ["setting.", "policy.", "environment.", SPECIFICATION]
 const SPECIFICATION: &str = "specification.";
 
 /// Default direction of improvement for figures of this unit.
-pub const fn usual_direction(unit: Unit) -> Better {
+const fn usual_direction(unit: Unit) -> Better {
     match unit {
         Unit::Seconds | Unit::Nanos => Better::Lower,
         Unit::MegabytesPerSecond | Unit::OpsPerSecond => Better::Higher,

@@ -281,7 +281,7 @@ fn path_arguments_under_attack_keep_foreign_files() {
     let kept = tempfile::tempdir().unwrap();
     let store = kept.path().join("r.db");
     let store = store.to_str().unwrap();
-    ok(process().args(["--store", store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"]));
+    ok(process().args(["--store", store, "bench", "tree", "--files", "1", "--tries", "1", "null:"]));
     attack("results export", &["out"], |ground, home| {
         beside(&["--store", store, "results", "export", "--force", "--output", &ground.path("out")], home, None)
     });
@@ -291,7 +291,7 @@ fn path_arguments_under_attack_keep_foreign_files() {
     // Where other users may place a journal, the program must refuse to create a store.
     attack("a new store (refused)", &[], |ground, home| {
         let store = ground.path("r.db");
-        !beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)
+        !beside(&["--store", &store, "bench", "tree", "--files", "1", "--tries", "1", "null:"], home, None)
     });
     attack("doctor --record", &[], |ground, home| beside(&["doctor", "--record", &ground.path("tree"), "/dev/shm"], home, None));
     attack("bench crystal --destroy", &["out"], |ground, home| {
