@@ -4,14 +4,12 @@ use super::run::document as of_run;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
 use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
+use trimtab_study::study::metrics::mean;
 
 /// A report about one run. `trimtab results show` prints the rest.
 #[must_use]
 pub fn document(run: &Run) -> Document {
-    let mean = |name: &str| {
-        let metric = run.metrics.iter().find(|m| m.name == name)?;
-        Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64)
-    };
+    let mean = |name: &str| mean(run, name);
     let shown = |name: &str, unit| mean(name).map_or_else(String::new, |v| quantity(v, unit));
     let mut table = Table::new("", &["load", "requested", "achieved", "response", "99 %"]);
     let mut points = Vec::new();

@@ -8,6 +8,7 @@ use trimtab_sim::analysis::steady::{EXCURSION_MAX, RANGE_MAX, ROUNDS as WINDOW};
 use trimtab_sim::run::{Run, Series, metrics, shown};
 use trimtab_sim::simulate::pts::{BLOCKS, EXCURSION, IOPS, RANGE, READS, ROUNDS, SLOPE, STEADY, point_name, tracked_name};
 use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
+use trimtab_study::study::metrics::mean;
 
 /// A report about one run on a drive of `capacity`, whose test points or rounds transfer
 /// `point_bytes` each. `trimtab results show` prints the rest.
@@ -24,11 +25,6 @@ pub fn document(run: &Run, capacity: Bytes, point_bytes: Bytes) -> Document {
     let sections = sections.into_iter().filter(|(_, blocks)| !blocks.is_empty());
     document.sections.splice(0..0, sections.map(|(title, blocks)| Section::new(title, blocks)));
     document
-}
-
-fn mean(run: &Run, name: &str) -> Option<f64> {
-    let metric = run.metrics.iter().find(|metric| metric.name == name)?;
-    Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64)
 }
 
 /// Mean IOPS of each test point, marked if its range is above the limit.

@@ -107,10 +107,8 @@ fn is_structured(field: &Field) -> bool {
 }
 
 fn figure(run: &Summary) -> String {
-    run.metric.as_ref().map_or_else(String::new, |metric| {
-        let mean = metric.samples.iter().sum::<f64>() / metric.samples.len() as f64;
-        format!("{} {}", clean(&metric.name), quantity(mean, metric.unit))
-    })
+    let figure = run.metric.as_ref().zip(run.mean());
+    figure.map_or_else(String::new, |(metric, mean)| format!("{} {}", clean(&metric.name), quantity(mean, metric.unit)))
 }
 
 fn remarks(run: &Summary) -> String {
