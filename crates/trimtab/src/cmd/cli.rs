@@ -122,7 +122,7 @@ mod tests {
         for args in [
             &["drive", "simulate", "--drive", "x", "--fill", "-5"][..],
             &["bench", "tree", "--files", "-5"],
-            &["results", "compare", "a", "b", "--confidence", "-5"],
+            &["results", "compare", "a", "b", "--fail-above", "-5"],
             &["study", "--repeats", "-5"],
         ] {
             let said = refused(args);

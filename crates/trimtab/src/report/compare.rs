@@ -1,7 +1,6 @@
 //! Comparison of runs.
 
 use super::run::instant;
-use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::compare::runs::{BaselineComparison, ComparisonRow, Side};
 use trimtab_sim::analysis::compare::{ComparisonVerdict, MetricComparison};
 use trimtab_sim::run::shown::{quantity, ratio};
@@ -10,14 +9,14 @@ use trimtab_study::document::{Document, Section, SectionBlock, Table};
 
 /// A report that compares `others` with the first side, the baseline.
 #[must_use]
-pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[BaselineComparison], warnings: &[Warning]) -> Document {
+pub fn document(sides: &[Side<'_>], ids: &[String], others: &[BaselineComparison], warnings: &[Warning]) -> Document {
     let mut sections = Vec::new();
     let baseline = sides.first().map_or("", |side| side.label);
     for (side, against) in sides.iter().skip(1).zip(others) {
         let mut blocks = Vec::new();
         for (caption, rows) in [("", &against.figures), ("Latency percentiles; each phase of that name is a repeat", &against.latencies)] {
             if !rows.is_empty() {
-                blocks.push(SectionBlock::Table(table(caption, baseline, side.label, confidence, rows)));
+                blocks.push(SectionBlock::Table(table(caption, baseline, side.label, rows)));
             }
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == ComparisonVerdict::CannotTell) {
@@ -77,8 +76,8 @@ fn describe(side: &Side<'_>, ids: &str) -> String {
     line
 }
 
-fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow]) -> Table {
-    let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), &interval_heading(confidence), "verdict"]);
+fn table(caption: &str, a: &str, b: &str, rows: &[ComparisonRow]) -> Table {
+    let mut table = Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), "95 % interval", "verdict"]);
     for row in rows {
         table.row(cells(&row.name, row.unit, &row.comparison));
         if let Some(each) = &row.per_system {
@@ -86,11 +85,6 @@ fn table(caption: &str, a: &str, b: &str, confidence: f64, rows: &[ComparisonRow
         }
     }
     table
-}
-
-/// `95 % interval`.
-fn interval_heading(confidence: f64) -> String {
-    format!("{} % interval", three_digits(confidence * 100.0).trim_end_matches(".0"))
 }
 
 /// Name, both values, ratio, interval and verdict of a comparison.

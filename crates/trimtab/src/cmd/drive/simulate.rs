@@ -1,7 +1,7 @@
 //! `trimtab drive simulate`.
 
 use crate::bench::finish;
-use crate::cmd::options::one_of;
+use crate::cmd::options::{self, one_of};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, job_file};
@@ -133,12 +133,11 @@ impl FromStr for WorkloadSpec {
 }
 
 fn percent_or_none(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| format!("'{text}' is not a percentage"))?;
-    if (0.0..=100.0).contains(&value) { Ok(value) } else { Err(format!("{text} is not between 0 and 100 percent")) }
+    options::percent(text, 0.0..=100.0, "a percentage from 0 to 100")
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    percent_or_none(text).and_then(|value| if value > 0.0 { Ok(value) } else { Err("the share must be above 0".to_owned()) })
+    options::percent(text, f64::MIN_POSITIVE..=100.0, "a percentage above 0, at most 100")
 }
 
 /// Simulates the drive, keeps the run and prints the report.

@@ -39,12 +39,6 @@ pub struct ResultsCompareArgs {
     /// Compare medians instead of means.
     #[arg(long)]
     median: bool,
-    /// Confidence of the intervals, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = confidence)]
-    confidence: f64,
-    /// Seed of the bootstrap.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Exit with status 5 if a figure is worse than the baseline by more than this, in per cent.
     #[arg(long, value_name = "PERCENT", value_parser = allowance)]
     fail_above: Option<f64>,
@@ -62,10 +56,6 @@ fn side(text: &str) -> Result<References, std::convert::Infallible> {
     text.split('+').map(str::parse).collect::<Result<_, _>>().map(References)
 }
 
-fn confidence(text: &str) -> Result<f64, String> {
-    percent(text, 50.0..100.0, "a share of 50 to below 100 per cent")
-}
-
 fn allowance(text: &str) -> Result<f64, String> {
     percent(text, 0.0..=1e6, "a share of 0 or more per cent, such as 5%")
 }
@@ -73,12 +63,8 @@ fn allowance(text: &str) -> Result<f64, String> {
 /// Runs the command.
 pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let options = ComparisonOptions {
-        statistic: if args.median { Statistic::Median } else { Statistic::Mean },
-        confidence: args.confidence / 100.0,
-        seed: args.seed,
-        ..ComparisonOptions::default()
-    };
+    let options =
+        ComparisonOptions { statistic: if args.median { Statistic::Median } else { Statistic::Mean }, ..ComparisonOptions::default() };
     if let Some(studies) = studies(&store, &args.sides)? {
         let rows = super::studies::compare(&studies, &options, context)?;
         return gate(args, rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)), context);
@@ -92,7 +78,7 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     let shape = comparison::document(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
-        report::text::render(&report::compare::document(&sides, &ids, options.confidence, &others, &warnings))
+        report::text::render(&report::compare::document(&sides, &ids, &others, &warnings))
     })?;
     let rows = sides.iter().skip(1).zip(&others);
     let named = rows.flat_map(|(side, against)| against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row)));

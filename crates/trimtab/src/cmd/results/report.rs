@@ -66,7 +66,7 @@ fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     let ids: Vec<String> = runs.iter().map(|(id, _)| id.clone()).collect();
     let options = ComparisonOptions::default();
     let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
-    let mut whole = report::compare::document(&sides, &ids, options.confidence, &others, &warnings(&sides));
+    let mut whole = report::compare::document(&sides, &ids, &others, &warnings(&sides));
     let pictures = report::compare::pictures(&sides);
     if !pictures.is_empty() {
         whole.sections.push(Section::new("All in one picture", pictures));
