@@ -8,7 +8,7 @@ use crate::sweep::directory::{Directory, ResultTable, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::SweepProgress;
 use crate::sweep::run::{self, RunOptions};
-use crate::sweep::{self, csv, parquet};
+use crate::sweep::{self, csv};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ enum SweepAction {
     /// Write a page that opens offline: the best policy by axis values, the effect of each axis,
     /// and which axes matter most.
     Report(ReportArgs),
-    /// Write the table of a sweep as CSV or Parquet.
+    /// Write a table of a sweep as CSV. Its directory has the tables as Parquet.
     Export(ExportArgs),
 }
 
@@ -125,9 +125,6 @@ pub struct ExportArgs {
     /// The directory of the sweep, finished or not.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Write this format.
-    #[arg(long, value_enum, default_value = "csv")]
-    format: SweepFormat,
     /// Write this table: cells (one row per cell), series (one row for each point of each series
     /// that the plan keeps: keep = ["series"], or ["series:waf"]) or histograms (one row for each
     /// latency bucket, if the plan keeps them: keep = ["histograms"]).
@@ -164,14 +161,6 @@ pub struct ReportArgs {
     /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum SweepFormat {
-    /// One line per cell.
-    Csv,
-    /// Columns, with the plan in the metadata.
-    Parquet,
 }
 
 /// Runs the subcommand.
@@ -260,17 +249,8 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
         UsageError::new(format!("the plan of {} keeps no {name}", args.directory.display()))
             .hint(format!("add keep = [\"{name}\"] to the plan"))
     })?;
-    let bytes = match args.format {
-        SweepFormat::Csv => csv::file(&columns)?,
-        SweepFormat::Parquet => parquet::file("sweep", &columns, &directory.provenance()?)?,
-    };
-    write_to(
-        &args.output,
-        &bytes,
-        args.force,
-        context,
-        &format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells)),
-    )
+    let what = format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells));
+    write_to(&args.output, &csv::file(&columns)?, args.force, context, &what)
 }
 
 fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {

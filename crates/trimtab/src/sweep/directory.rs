@@ -325,7 +325,7 @@ impl Directory {
     ///
     /// # Errors
     /// The plan cannot be read.
-    pub fn provenance(&self) -> anyhow::Result<Vec<(String, String)>> {
+    fn provenance(&self) -> anyhow::Result<Vec<(String, String)>> {
         let SweepDescription { schema, version, name, plan, tool_version, model, inputs, cells } = &self.about;
         let pairs = [
             ("schema", schema.clone()),
