@@ -4,14 +4,14 @@
 //! state   = "TTDRIVE1" use header mapped model
 //! use     = u8: 'C' detached properly, 'U' in use (or left by a crash: then the data are newer than the state)
 //! header  = section of JSON (see `Header`)
-//! mapped  = section: Zstandard of varint pairs: units skipped, units that hold data
-//! model   = section: Zstandard of the model's own snapshot; empty for a disk, which has no lasting state
+//! mapped  = section: deflate of varint pairs: units skipped, units that hold data
+//! model   = section: deflate of the model's own snapshot; empty for a disk, which has no lasting state
 //! section = u64 length, u32 CRC-32, bytes
 //! ```
 //!
 //! It is written to a new file that then replaces the old one, so a crash leaves one or the other.
 
-use crate::trace::checksum::crc32;
+use crate::trace::checksum::{compress, crc32, decompressed};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -25,9 +25,6 @@ use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 const MAGIC: &[u8; 8] = b"TTDRIVE1";
 const CLEAN: u8 = b'C';
 const IN_USE: u8 = b'U';
-const COMPRESSION_LEVEL: i32 = 1;
-/// Maximum Zstandard window at this level, as a power of two.
-const WINDOW_LOG_MAX: u32 = 23;
 /// Maximum size of a header.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// A map takes at most one byte per unit of the drive, plus this in total.
@@ -146,8 +143,8 @@ pub fn save(
             file.write_all(MAGIC)?;
             file.write_all(&[if leave == UseFlag::Detached { CLEAN } else { IN_USE }])?;
             write_section(file, &serde_json::to_vec(header)?)?;
-            write_section(file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
-            let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
+            write_section(file, &compress(&pack(mapped))?)?;
+            let model = if model.is_empty() { Vec::new() } else { compress(model)? };
             write_section(file, &model)
         })
     };
@@ -201,10 +198,10 @@ impl SavedState {
         if self.file.metadata()?.len() != model.end {
             return Err(wrong(format!("it has data after its end at byte {}", model.end)));
         }
-        unpack(BufReader::new(inflate(mapped.open(&mut self.file)?)?.take(map_bytes_max)), units, run)?;
+        unpack(BufReader::new(decompressed(mapped.open(&mut self.file)?).take(map_bytes_max)), units, run)?;
         let mut snapshot = Vec::new();
         if model.len > 0 {
-            inflate(model.open(&mut self.file)?)?.take(model_bytes_max + 1).read_to_end(&mut snapshot)?;
+            decompressed(model.open(&mut self.file)?).take(model_bytes_max + 1).read_to_end(&mut snapshot)?;
         }
         if snapshot.len() as u64 > model_bytes_max {
             return Err(wrong(format!("its model has more than the {model_bytes_max} bytes that such a drive needs")));
@@ -215,7 +212,7 @@ impl SavedState {
 
 /// Upper bound of the compressed size.
 const fn compressed_max(bytes: u64) -> u64 {
-    // As ZSTD_compressBound.
+    // Deflate stores incompressible data in blocks of up to 64 KiB with 5 bytes each.
     bytes.saturating_add(bytes >> 8).saturating_add(64 << 10)
 }
 
@@ -254,12 +251,6 @@ impl StateSection {
         file.seek(SeekFrom::Start(self.start))?;
         Ok(file.take(self.len))
     }
-}
-
-fn inflate<'a>(bytes: impl Read + 'a) -> io::Result<impl Read + 'a> {
-    let mut decoder = zstd::stream::read::Decoder::new(bytes)?;
-    decoder.window_log_max(WINDOW_LOG_MAX)?;
-    Ok(decoder)
 }
 
 fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
@@ -362,8 +353,8 @@ mod tests {
         file.write_all(MAGIC).unwrap();
         file.write_all(&[CLEAN]).unwrap();
         write_section(&mut file, &serde_json::to_vec(&header()).unwrap()).unwrap();
-        write_section(&mut file, &zstd::bulk::compress(packed, 19).unwrap()).unwrap();
-        write_section(&mut file, &zstd::bulk::compress(model, 19).unwrap()).unwrap();
+        write_section(&mut file, &compress(packed).unwrap()).unwrap();
+        write_section(&mut file, &compress(model).unwrap()).unwrap();
     }
 
     #[test]

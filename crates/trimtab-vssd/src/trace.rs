@@ -12,7 +12,7 @@
 //! end     = u32 0, u64 records in the file, u32 CRC-32 of those eight bytes
 //! ```
 //!
-//! The stored bytes of a block are its raw bytes, compressed with Zstandard. The raw bytes are a
+//! The stored bytes of a block are its raw bytes, compressed with deflate. The raw bytes are a
 //! sequence of records; time and position restart at 0, so that each block can be read alone:
 //!
 //! ```text

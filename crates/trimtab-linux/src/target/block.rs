@@ -147,7 +147,7 @@ impl BlockFile {
         Ok(fiemap::of_file(self.transfers.file())?)
     }
 
-    /// Compressed size as a fraction of the original (zstd, level 1), for a sample of `size`
+    /// Compressed size as a fraction of the original (deflate, level 1), for a sample of `size`
     /// bytes read in 1 MiB pieces spread evenly over the first `span` bytes and compressed
     /// together. Near 1 for incompressible data; can exceed 1 by the compressor's own overhead.
     pub fn compressed_share(&mut self, span: Bytes, size: Bytes) -> anyhow::Result<f64> {

@@ -1,7 +1,7 @@
 //! Writes and reads recordings; the format is described at [`crate::trace`].
 
 use super::{TraceEvent, TraceOpKind};
-use crate::trace::checksum::crc32;
+use crate::trace::checksum::{compress, crc32, decompressed};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use trimtab_drive::data::DataClass;
@@ -16,8 +16,6 @@ const RAW_BYTES_MAX: usize = BLOCK_BYTES + RECORD_BYTES_MAX;
 /// 1 + 4 varints of 10 bytes + class + errno, rounded up.
 const RECORD_BYTES_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 1 << 20;
-/// Zstandard's fastest regular level: the records are packed already.
-const COMPRESSION_LEVEL: i32 = 1;
 
 const FUA: u8 = 1 << 2;
 const FAILED: u8 = 1 << 3;
@@ -147,7 +145,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds a block that was packed elsewhere.
     pub fn write_block(&mut self, block: &RecordingBlock) -> io::Result<()> {
-        let stored = zstd::bulk::compress(&block.raw, COMPRESSION_LEVEL)?;
+        let stored = compress(&block.raw)?;
         for number in [stored.len() as u32, block.raw.len() as u32, block.records, crc32(&stored)] {
             self.out.write_all(&number.to_le_bytes())?;
         }
@@ -271,7 +269,7 @@ impl<R: Read> RecordingReader<R> {
         }
         let (raw_len, records, crc) =
             (self.number().map_err(at_start)? as usize, self.number().map_err(at_start)?, self.number().map_err(at_start)?);
-        // Zstandard never expands incompressible data beyond this.
+        // Deflate never expands incompressible data beyond this.
         if raw_len > RAW_BYTES_MAX || stored_len > RAW_BYTES_MAX + 1024 {
             return Err(at_start(self.wrong(format!("a block claims to be {stored_len} bytes of {raw_len}"))));
         }
@@ -280,8 +278,9 @@ impl<R: Read> RecordingReader<R> {
         if crc32(&stored) != crc {
             return Err(at_start(self.wrong("this block is damaged (its checksum is wrong)")));
         }
-        self.raw =
-            zstd::bulk::decompress(&stored, raw_len).map_err(|error| at_start(self.wrong(format!("this block is damaged: {error}"))))?;
+        self.raw.clear();
+        let read = decompressed(&stored[..]).take(raw_len as u64 + 1).read_to_end(&mut self.raw);
+        read.map_err(|error| at_start(self.wrong(format!("this block is damaged: {error}"))))?;
         if self.raw.len() != raw_len || records == 0 {
             return Err(at_start(self.wrong("this block is damaged (its length is wrong)")));
         }
@@ -537,7 +536,7 @@ mod tests {
 
     #[test]
     fn recording_block_larger_than_stated_is_refused() {
-        let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
+        let bomb = compress(&vec![0; 64 << 10]).unwrap();
         let mut file = Writer::new(Vec::new(), &header()).unwrap().out;
         for number in [bomb.len() as u32, 4096, 1, crc32(&bomb)] {
             file.extend(number.to_le_bytes());

@@ -13,6 +13,7 @@ mod studies;
 use crate::report::study::Surroundings;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use crate::study::record::StoredStudies;
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -123,10 +124,11 @@ pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
     if let Ok(ago) = text.parse::<trimtab_drive::units::Nanos>() {
         return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
     }
-    let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| {
-        text.parse::<jiff::civil::Date>().and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC)).map(|zoned| zoned.timestamp())
-    });
-    timestamp.ok().and_then(|t| u64::try_from(t.as_millisecond()).ok()).ok_or_else(|| {
+    let timestamp = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+    let minute = || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%MZ").map(|time| time.and_utc());
+    let day = || text.parse::<NaiveDate>().map(|date| date.and_time(NaiveTime::MIN).and_utc());
+    let timestamp = timestamp.or_else(|_| minute()).or_else(|_| day());
+    timestamp.ok().and_then(|time| u64::try_from(time.timestamp_millis()).ok()).ok_or_else(|| {
         UsageError::new(format!("'{}' is not a time", text.escape_debug())).hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
     })
 }

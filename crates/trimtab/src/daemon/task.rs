@@ -103,7 +103,7 @@ pub fn say(text: &str) {
     if to_journal() {
         anstream::eprintln!("{}", plain(text));
     } else {
-        anstream::eprintln!("{} {}", jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ"), plain(text));
+        anstream::eprintln!("{} {}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), plain(text));
     }
 }
 

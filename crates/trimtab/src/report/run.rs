@@ -126,8 +126,8 @@ pub fn everything(run: &Run) -> Document {
 
 /// A time in UTC; empty for 0, which means unknown.
 pub fn instant(unix_ms: u64) -> String {
-    let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+    let timestamp = i64::try_from(unix_ms).ok().and_then(chrono::DateTime::from_timestamp_millis);
+    timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 fn fields(fields: &[Field], readable: fn(&str, &str) -> String) -> Table {

@@ -1,11 +1,11 @@
 //! The stored form of a run: the JSON of `trimtab.run`, as one compressed block.
 
 use super::shape::import::TEXT_MAX;
-use std::io::Read as _;
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
+use flate2::write::ZlibEncoder;
+use std::io::{Read as _, Write as _};
 use trimtab_sim::run::Run;
-
-/// Fast, and compresses to a quarter of the text.
-const LEVEL: i32 = 3;
 
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
@@ -14,13 +14,13 @@ pub fn json(run: &Run) -> Vec<u8> {
 
 /// Packs a run for storage.
 pub fn pack(run: &Run) -> Vec<u8> {
-    zstd::encode_all(&json(run)[..], LEVEL).expect("memory takes what is written to it")
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&json(run)).and_then(|()| encoder.finish()).expect("memory takes what is written to it")
 }
 
 /// Unpacks a run; the error describes the damage.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
-    let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;
-    decoder.take(TEXT_MAX).read_to_end(&mut json).map_err(|error| error.to_string())?;
+    ZlibDecoder::new(body).take(TEXT_MAX).read_to_end(&mut json).map_err(|error| error.to_string())?;
     serde_json::from_slice(&json).map_err(|error| error.to_string())
 }

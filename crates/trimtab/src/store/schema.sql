@@ -11,7 +11,7 @@ CREATE TABLE runs (
     policy TEXT NOT NULL,
     started_unix_ms INTEGER NOT NULL,
     label TEXT,
-    body BLOB NOT NULL               -- as in trimtab.run, compressed (zstd)
+    body BLOB NOT NULL               -- as in trimtab.run, compressed (zlib)
 ) STRICT;
 
 CREATE TABLE studies (

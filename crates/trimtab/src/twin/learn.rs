@@ -83,7 +83,7 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
         return Err(InterruptError.into());
     }
     let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains the measurements on {}", request.target)))?;
-    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let today = chrono::Utc::now().format("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
     let place = if request.force { OverwriteMode::Replace } else { OverwriteMode::New };

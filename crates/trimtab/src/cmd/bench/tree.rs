@@ -36,7 +36,7 @@ pub struct BenchTreeArgs {
 /// Options for the source tree.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SourceArgs {
-    /// Unpack this archive (tar; plain or compressed by gzip, xz or zstd). It is read into memory
+    /// Unpack this archive (tar; plain or compressed by gzip or xz). It is read into memory
     /// first.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "size", "data"])]
     pub tar: Option<PathBuf>,
