@@ -257,23 +257,6 @@ fn trimtab_service_trims_configured_filesystems_only() {
 }
 
 #[test]
-fn bcachefs_with_discards_off_has_a_step() {
-    for (options, more, expected) in [
-        ("rw,nodiscard", "", "mount / without the option nodiscard"),
-        (
-            "rw",
-            "/sys/fs/bcachefs/u1/dev-0/discard = 0\n/sys/fs/bcachefs/u1/dev-0/block -> /sys/class/block/nvme0n1\n",
-            "echo 1 > /sys/fs/bcachefs/u1/dev-0/discard",
-        ),
-    ] {
-        let line = mounted(&format!("27 1 259:0 / / {options},relatime - bcachefs /dev/nvme0n1 {options}"));
-        let diagnosis = diagnose(&format!("{line}{}\n{more}", nvme()), "/");
-        assert_eq!(verdict(&diagnosis), "blocked");
-        assert!(to_do(&diagnosis).contains(expected), "{}", to_do(&diagnosis));
-    }
-}
-
-#[test]
 fn container_filesystem_is_not_named_by_its_hosts_file() {
     let line = mounted(
         "27 1 0:40 / / rw - overlay overlay rw\\n28 27 259:0 /c/1/hosts /etc/hosts rw - ext4 /dev/nvme0n1 rw\\n\
