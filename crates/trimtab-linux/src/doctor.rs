@@ -8,7 +8,6 @@ mod command;
 mod conditions;
 mod cron;
 mod crypt;
-mod dates;
 mod disk;
 mod drives;
 mod faults;
@@ -290,7 +289,7 @@ impl<'a> Doctor<'a> {
 
     /// The machine as fstrim sees it.
     fn machine(&self) -> fstrim::Machine<'_> {
-        fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited, release: fstrim::Release::V2_39 }
+        fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited }
     }
 
     /// Diagnoses the filesystem that contains `path`, or `path` itself if it is a device.

@@ -64,7 +64,7 @@ pub fn command_line(root: &Root) -> String {
 }
 
 /// `ID` and `ID_LIKE` of os-release.
-pub fn distribution(root: &Root) -> Vec<String> {
+fn distribution(root: &Root) -> Vec<String> {
     let text = root.read("/etc/os-release").or_else(|| root.read("/usr/lib/os-release")).unwrap_or_default();
     let values = text.lines().filter_map(|line| line.strip_prefix("ID=").or_else(|| line.strip_prefix("ID_LIKE=")));
     values.flat_map(|value| value.trim_matches(['"', '\'']).split(' ')).map(str::to_owned).collect()

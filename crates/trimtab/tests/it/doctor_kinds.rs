@@ -282,20 +282,6 @@ fn doctor_of_unusable_tree_names_a_valid_argument() {
 }
 
 #[test]
-fn timer_on_impossible_date_does_not_run() {
-    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
-    for (calendar, expected) in [("*-02-30", false), ("*-02-29", true), ("weekly", true)] {
-        let units = format!(
-            "/usr/lib/systemd/system/fstrim.timer = [Timer]\\nOnCalendar={calendar}\n\
-             /usr/lib/systemd/system/fstrim.service = [Service]\\nType=oneshot\\nExecStart=/sbin/fstrim -A\n\
-             /etc/systemd/system/timers.target.wants/fstrim.timer -> /usr/lib/systemd/system/fstrim.timer\n"
-        );
-        let diagnosis = diagnose(&format!("{line}{}\n{units}", nvme()), "/");
-        assert_eq!(!diagnosis.trimmed_by.is_empty(), expected, "{calendar}: {:?}", found(&diagnosis));
-    }
-}
-
-#[test]
 fn trim_of_vdo_is_blocked_but_gives_space_back() {
     let text = include_str!("../fixtures/sysroots/dm-vdo.txt");
     let diagnosis = diagnose(text, "/");
