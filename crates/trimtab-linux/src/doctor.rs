@@ -41,7 +41,6 @@ pub use accepted::AcceptedFinding;
 pub use faults::trim_refusal;
 pub use filesystem::can_discard;
 pub use fstrim::of_fstab as fstrim_of_fstab;
-pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{DiscardVerdict, VerdictKind};
 pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};

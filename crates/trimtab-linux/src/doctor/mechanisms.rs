@@ -74,34 +74,24 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &DiscardVerdict) -> (Ve
     if verdict.kind == VerdictKind::NotNeeded || !doctor.swaps().contains(&top.sys) {
         return nothing;
     }
-    let device = top.node();
     let device_of = |e: &FstabEntry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
     let listed: Vec<&FstabEntry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
-    // A single line most likely belongs to the single area, but is never changed on that
-    // assumption.
+    // A single line most likely belongs to the single area.
     let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
     if likely.is_some_and(FstabEntry::swap_discards) {
         let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
         return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
     }
+    let word = quoted(&top.node());
+    let again = format!("swapoff {word} && swapon --discard {word}");
+    let from_now_on = format!("add the option discard to {word} in /etc/fstab");
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
-        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, own)),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(Remedy::run(again).then(from_now_on)),
     };
     (Vec::new(), vec![finding])
-}
-
-/// Enables discards of a swap area now, and at boot through fstab.
-fn swap_remedy(device: &str, entry: Option<&FstabEntry>) -> Remedy {
-    let word = quoted(device);
-    let remedy =
-        Remedy::run(format!("swapoff {word} && swapon --discard {word}")).then(format!("add the option discard to {word} in /etc/fstab"));
-    let mut actions = vec![RemedyAction::SwapDiscard { device: PathBuf::from(device) }];
-    actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| RemedyAction::SwapFstab { source: e.source.clone() }));
-    // Without that line, a later run could not determine that it discards.
-    remedy.done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
 /// Lists the mechanisms that trim `mount`, and the problems found in them.

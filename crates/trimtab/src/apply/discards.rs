@@ -10,11 +10,6 @@ pub fn in_fstab(system: &System, mount_point: &Path) -> anyhow::Result<Option<Ap
     planned(system, FSTAB, mount_point, |text| fstab::with_discard(text, mount_point, Some("discard")))
 }
 
-/// The change of the fstab line for the swap area `source`.
-pub fn in_fstab_for_swap(system: &System, source: &Path) -> anyhow::Result<Option<ApplyPlan>> {
-    planned(system, FSTAB, source, |text| fstab::swap_with_discard(text, source))
-}
-
 /// The change of the crypttab line for the mapping `name`.
 pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPlan>> {
     planned(system, CRYPTTAB, Path::new(name), |text| crypttab::with_discard(text, name))
@@ -60,7 +55,7 @@ mod tests {
 
     #[test]
     fn file_change_is_undone_unless_edited_since() {
-        let fstab = "/dev/a /a ntfs3 rw 0 0\n/dev/b none swap sw 0 0\n";
+        let fstab = "/dev/a /a ntfs3 rw 0 0\n/dev/b /b ntfs3 rw 0 0\n";
         let (directory, system) = system(&[("fstab", fstab), ("crypttab", "home /dev/c none luks\n")]);
         let text = |name: &str| fs::read_to_string(directory.path().join("etc").join(name)).unwrap();
         let done = |plan: Option<ApplyPlan>| {
@@ -70,12 +65,12 @@ mod tests {
             number
         };
         let first = done(in_fstab(&system, Path::new("/a")).unwrap());
-        let second = done(in_fstab_for_swap(&system, Path::new("/dev/b")).unwrap());
+        let second = done(in_fstab(&system, Path::new("/b")).unwrap());
         let third = done(in_crypttab(&system, "home").unwrap());
-        assert_eq!(text("fstab"), "/dev/a /a ntfs3 rw,discard 0 0\n/dev/b none swap sw,discard 0 0\n");
+        assert_eq!(text("fstab"), "/dev/a /a ntfs3 rw,discard 0 0\n/dev/b /b ntfs3 rw,discard 0 0\n");
         assert_eq!(text("crypttab"), "home /dev/c none luks,discard\n");
         assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "nothing to do a second time");
-        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("no longer in /etc/fstab"));
+        assert!(in_fstab(&system, Path::new("/c")).unwrap_err().to_string().contains("no longer in /etc/fstab"));
 
         assert!(undo_one(&system, first, true).unwrap().is_some(), "the second has changed another line");
         assert!(undo_one(&system, third, true).unwrap().is_some() && text("crypttab").contains("discard"));

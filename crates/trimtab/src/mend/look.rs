@@ -1,7 +1,7 @@
 //! Observed state of a change.
 
+use super::mount;
 use super::setting_state::SettingState;
-use super::{mount, swap};
 use crate::apply::{self, System};
 use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::{RemedyAction, Tables, trim_units};
@@ -40,9 +40,7 @@ impl Machine {
                     _ => SettingState::Gone,
                 }
             }
-            RemedyAction::AllowDiscards { name, .. } | RemedyAction::AllowIntegrity { name, .. } => {
-                self.table(name, |says| says("allow_discards"))
-            }
+            RemedyAction::AllowDiscards { name, .. } => self.table(name, |says| says("allow_discards")),
             RemedyAction::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
             // A pool's status shows more than its limits.
             RemedyAction::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
@@ -53,8 +51,7 @@ impl Machine {
                 None => SettingState::Gone,
             },
             RemedyAction::MountDiscard { mount_point } => mount::look(mount_point),
-            RemedyAction::SwapDiscard { device } => swap::look(&self.root, device),
-            RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => file(action),
+            RemedyAction::Fstab { .. } | RemedyAction::Crypttab { .. } => file(action),
             RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
@@ -86,7 +83,6 @@ impl Machine {
     fn mapping(&self, action: &RemedyAction) -> Option<PathBuf> {
         match action {
             RemedyAction::AllowDiscards { name, .. }
-            | RemedyAction::AllowIntegrity { name, .. }
             | RemedyAction::Passdown { name, .. }
             | RemedyAction::RefreshCrypt { name, .. }
             | RemedyAction::ReloadTable { name } => mapped_by_name(&self.root, name),
@@ -102,13 +98,8 @@ impl Machine {
 
 /// True if a reboot reverts the action.
 pub fn is_lost_on_reboot(action: &RemedyAction) -> bool {
-    matches!(
-        action,
-        RemedyAction::Attribute { .. }
-            | RemedyAction::Provisioning { .. }
-            | RemedyAction::MountDiscard { .. }
-            | RemedyAction::SwapDiscard { .. }
-    ) || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. } | RemedyAction::AllowIntegrity { .. })
+    matches!(action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::MountDiscard { .. })
+        || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. })
 }
 
 /// True if a mapping is read-only.
@@ -128,7 +119,6 @@ fn file(action: &RemedyAction) -> SettingState {
 pub fn edits(system: &System, action: &RemedyAction) -> anyhow::Result<Option<apply::ApplyPlan>> {
     match action {
         RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(system, mount_point),
-        RemedyAction::SwapFstab { source } => apply::discards::in_fstab_for_swap(system, source),
         RemedyAction::Crypttab { name } => apply::discards::in_crypttab(system, name),
         _ => Ok(None),
     }

@@ -33,12 +33,8 @@ fn does(action: &RemedyAction) -> String {
         ),
         RemedyAction::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
         RemedyAction::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
-        RemedyAction::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
         RemedyAction::Crypttab { name } => with_option("crypttab", name),
         RemedyAction::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
-        RemedyAction::AllowIntegrity { name } => {
-            format!("load the table of {name} once more, with allow_discards (dmsetup reload, dmsetup resume)")
-        }
         _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
     }
 }
@@ -49,11 +45,10 @@ fn costs(action: &RemedyAction) -> Option<&'static str> {
             Some("from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase")
         }
         RemedyAction::RefreshCrypt { .. } => Some("it asks for the passphrase"),
-        RemedyAction::ReloadTable { .. } | RemedyAction::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
+        RemedyAction::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
         RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
-        RemedyAction::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
         _ => None,
     }
 }
@@ -75,7 +70,6 @@ pub fn can_be_taken_back(action: &RemedyAction) -> bool {
 pub fn subject_of_file(action: &RemedyAction) -> Option<&Path> {
     match action {
         RemedyAction::Fstab { mount_point } => Some(mount_point),
-        RemedyAction::SwapFstab { source } => Some(source),
         RemedyAction::Crypttab { name } => Some(Path::new(name)),
         _ => None,
     }
