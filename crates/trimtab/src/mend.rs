@@ -8,7 +8,6 @@
 mod commands;
 pub(crate) mod guided;
 mod look;
-mod mount;
 mod program;
 mod record;
 mod setting_state;
@@ -41,8 +40,7 @@ fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAc
         RemedyAction::Attribute { file, from, to } => return set(&machine.root, file, from, to),
         RemedyAction::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
         RemedyAction::ReloadTable { name } => reload(&machine.root, name, say)?,
-        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
-        RemedyAction::Fstab { .. } | RemedyAction::Crypttab { .. } => edit(action)?,
+        RemedyAction::Crypttab { .. } => edit(action)?,
         RemedyAction::AllowDiscards { .. } | RemedyAction::RefreshCrypt { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
             command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
         }
@@ -69,8 +67,7 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
         RemedyAction::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         // The mode resets the limit.
         RemedyAction::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
-        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
-        RemedyAction::Fstab { .. } | RemedyAction::Crypttab { .. } => {
+        RemedyAction::Crypttab { .. } => {
             let number = files.context("the record does not say where the file was put aside")?;
             drop(apply::undo_one(&System::mended()?, number, false)?);
         }

@@ -1,9 +1,8 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown, word};
+use super::{Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word};
 use crate::host::block::{self, Stack};
-use crate::host::fstab;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
@@ -142,7 +141,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         }
         Some(true) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
             let why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard";
-            report.block("ntfs3.no-discard", why, mounted_with_discard(root, mount));
+            report.block("ntfs3.no-discard", why, remounted(root, mount, "discard"));
         }
         Some(true) => {
             report.set(Gate::Passes, format!("can be trimmed (FITRIM); online discard is {}", online_words(online)));
@@ -219,17 +218,6 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscard
     let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
     let remedy = Remedy::by_hand(format!("unmount it, and mount it again without {option} once its data are safe"));
     report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
-}
-
-/// Mounts ntfs3 with `discard` now, and at every later mount by fstab.
-fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
-    let can = mount.mount_point.to_str().is_some();
-    let mut actions = vec![RemedyAction::MountDiscard { mount_point: mount.mount_point.clone() }];
-    if fstab::lacks_discard(root, &mount.mount_point) {
-        actions.push(RemedyAction::Fstab { mount_point: mount.mount_point.clone() });
-    }
-    let remedy = remounted(root, mount, "discard");
-    remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
 /// Remounts with an option now, and sets it for later mounts.

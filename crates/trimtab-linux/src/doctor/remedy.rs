@@ -171,16 +171,6 @@ pub enum RemedyAction {
         /// LVM name of the pool.
         pool: String,
     },
-    /// Remounts a filesystem with `discard` and with all its other options unchanged.
-    MountDiscard {
-        /// Mount point.
-        mount_point: PathBuf,
-    },
-    /// Adds the option `discard` to a line of `/etc/fstab`.
-    Fstab {
-        /// Mount point of the line.
-        mount_point: PathBuf,
-    },
     /// Enables `fstrim.timer` of systemd.
     Timer,
 }

@@ -28,11 +28,7 @@ pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
             let lines = reload(name, false);
             vec![lines.table, lines.load, lines.resume]
         }
-        RemedyAction::Attribute { .. }
-        | RemedyAction::Provisioning { .. }
-        | RemedyAction::Crypttab { .. }
-        | RemedyAction::MountDiscard { .. }
-        | RemedyAction::Fstab { .. } => Vec::new(),
+        RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::Crypttab { .. } => Vec::new(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Observed state of a change.
 
-use super::mount;
 use super::setting_state::SettingState;
 use crate::apply::{self, System};
 use std::path::{Path, PathBuf};
@@ -50,8 +49,7 @@ impl Machine {
                 Some(sys) => SettingState::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
                 None => SettingState::Gone,
             },
-            RemedyAction::MountDiscard { mount_point } => mount::look(mount_point),
-            RemedyAction::Fstab { .. } | RemedyAction::Crypttab { .. } => file(action),
+            RemedyAction::Crypttab { .. } => file(action),
             RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
@@ -73,7 +71,6 @@ impl Machine {
             RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { limit_file: file, .. } => {
                 file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq")))
             }
-            RemedyAction::MountDiscard { mount_point } => mount::device(mount_point),
             _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
         };
         identity.unwrap_or_default()
@@ -98,7 +95,7 @@ impl Machine {
 
 /// True if a reboot reverts the action.
 pub fn is_lost_on_reboot(action: &RemedyAction) -> bool {
-    matches!(action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::MountDiscard { .. })
+    matches!(action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. })
         || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. })
 }
 
@@ -118,7 +115,6 @@ fn file(action: &RemedyAction) -> SettingState {
 /// The change of a system file; `None` if it needs none.
 pub fn edits(system: &System, action: &RemedyAction) -> anyhow::Result<Option<apply::ApplyPlan>> {
     match action {
-        RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(system, mount_point),
         RemedyAction::Crypttab { name } => apply::discards::in_crypttab(system, name),
         _ => Ok(None),
     }

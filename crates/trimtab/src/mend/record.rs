@@ -326,11 +326,10 @@ mod tests {
 
     #[test]
     fn file_changed_by_other_step_is_not_restored() {
-        let fstab = RemedyAction::Fstab { mount_point: "/a".into() };
-        assert_eq!(not_ours(&fstab, Path::new("/a")), None);
-        assert!(not_ours(&fstab, Path::new("/b")).is_some());
-        assert!(not_ours(&RemedyAction::Timer, Path::new("/a")).is_some());
-        assert_eq!(not_ours(&RemedyAction::Crypttab { name: "home".into() }, Path::new("home")), None);
+        let home = RemedyAction::Crypttab { name: "home".into() };
+        assert_eq!(not_ours(&home, Path::new("home")), None);
+        assert!(not_ours(&home, Path::new("other")).is_some());
+        assert!(not_ours(&RemedyAction::Timer, Path::new("home")).is_some());
     }
 
     #[test]
