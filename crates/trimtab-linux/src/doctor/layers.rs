@@ -469,17 +469,10 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             .then_run("mdadm --assemble --scan")
     } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
         Remedy::run(format!("multipath -r {word}"))
-    } else if let LayerKind::Mapper(tool) = &layer.kind {
-        let first = Remedy::by_hand("reboot; or unmount what is on it, and continue here");
-        match tool.as_str() {
-            "DMRAID" => first.then_run(format!("dmraid -an {word}")).then_run(format!("dmraid -ay {word}")),
-            _ => first.then(format!("deactivate and activate {word} with the tool that set it up")),
-        }
     } else {
-        let volume = quoted(&lvm_name(&name));
-        Remedy::by_hand("reboot; or unmount what is on it, and continue here")
-            .then_run(format!("lvchange -an {volume}"))
-            .then_run(format!("lvchange -ay {volume}"))
+        Remedy::by_hand(format!(
+            "reboot; or unmount what is on {word}, then deactivate and activate it with the tool that set it up (LVM: lvchange -an, lvchange -ay)"
+        ))
     };
     report.serious("dm.stale-limits", text, again);
 }
