@@ -8,7 +8,6 @@ mod command;
 mod conditions;
 mod cron;
 mod crypt;
-mod dates;
 mod disk;
 mod drives;
 mod faults;
@@ -42,7 +41,6 @@ pub use accepted::AcceptedFinding;
 pub use faults::trim_refusal;
 pub use filesystem::can_discard;
 pub use fstrim::of_fstab as fstrim_of_fstab;
-pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{DiscardVerdict, VerdictKind};
 pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};
@@ -290,7 +288,7 @@ impl<'a> Doctor<'a> {
 
     /// The machine as fstrim sees it.
     fn machine(&self) -> fstrim::Machine<'_> {
-        fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited, release: fstrim::Release::V2_39 }
+        fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited }
     }
 
     /// Diagnoses the filesystem that contains `path`, or `path` itself if it is a device.

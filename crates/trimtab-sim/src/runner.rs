@@ -22,8 +22,6 @@ pub struct RunProgress<'a> {
     pub read: Bytes,
     /// Bytes written, in all phases.
     pub written: Bytes,
-    /// The recorder, if one records all phases.
-    pub recorder: Option<&'a Recorder>,
 }
 
 /// Observes long work: runs, simulations, learning.

@@ -223,7 +223,7 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let subject = find(system, fstab.as_deref().unwrap_or_default(), path)?;
     let ApplySubject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
     if !doctor::can_discard(fs_type) {
-        bail!("{} ({fs_type}) cannot discard; there is nothing to configure", mount_point.display());
+        bail!("{} ({fs_type}) is not known to discard; there is nothing to configure", mount_point.display());
     }
     let mut plan = ApplyPlan {
         mount_point: mount_point.clone(),
@@ -290,7 +290,7 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
 
 /// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.
 fn discards_by_default(fs_type: &str) -> bool {
-    matches!(fs_type, "btrfs" | "f2fs" | "bcachefs")
+    matches!(fs_type, "btrfs" | "f2fs")
 }
 
 /// The discard option that the policy needs; `None` if none. Removes the option of another

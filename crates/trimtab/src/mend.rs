@@ -8,11 +8,9 @@
 mod commands;
 pub(crate) mod guided;
 mod look;
-mod mount;
 mod program;
 mod record;
 mod setting_state;
-mod swap;
 mod words;
 
 pub use commands::command_lines;
@@ -25,7 +23,7 @@ use anyhow::{Context as _, bail, ensure};
 use look::Machine;
 use std::io;
 use std::path::Path;
-use trimtab_linux::doctor::{self, RemedyAction};
+use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::set_attribute;
 
@@ -41,17 +39,14 @@ fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAc
     match action {
         RemedyAction::Attribute { file, from, to } => return set(&machine.root, file, from, to),
         RemedyAction::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
-        RemedyAction::ReloadTable { name } => reload(&machine.root, name, say, the_same)?,
-        RemedyAction::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, true))?,
-        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, true)?,
-        RemedyAction::SwapDiscard { device } => swap::again(&machine.root, device, true, say)?,
-        RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => edit(action)?,
+        RemedyAction::ReloadTable { name } => reload(&machine.root, name, say)?,
+        RemedyAction::Crypttab { .. } => edit(action)?,
         RemedyAction::AllowDiscards { .. } | RemedyAction::RefreshCrypt { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
             command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
         }
     }
     match Machine::read()?.look(action) {
-        SettingState::Set | SettingState::Hidden => Ok(action.clone()),
+        SettingState::Set => Ok(action.clone()),
         SettingState::Before | SettingState::Gone | SettingState::Other(_) => bail!("it was done, and the machine shows nothing of it"),
     }
 }
@@ -72,13 +67,10 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
         RemedyAction::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         // The mode resets the limit.
         RemedyAction::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
-        RemedyAction::MountDiscard { mount_point } => mount::remount(mount_point, false)?,
-        RemedyAction::SwapDiscard { device } => swap::again(&machine.root, device, false, say)?,
-        RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => {
+        RemedyAction::Crypttab { .. } => {
             let number = files.context("the record does not say where the file was put aside")?;
             drop(apply::undo_one(&System::mended()?, number, false)?);
         }
-        RemedyAction::AllowIntegrity { name } => reload(&machine.root, name, say, |table| with_word(table, false))?,
         RemedyAction::AllowDiscards { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
             commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
         }
@@ -118,31 +110,23 @@ fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<RemedyA
     Ok(RemedyAction::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
 }
 
-/// Returns the unchanged table if all its targets can be reloaded while in use.
-fn the_same(table: &str) -> Option<String> {
+/// Returns whether all targets of the table can be reloaded while in use.
+fn is_reloadable(table: &str) -> bool {
     let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
-    (!table.is_empty() && table.lines().all(plain)).then(|| table.to_owned())
+    !table.is_empty() && table.lines().all(plain)
 }
 
-/// The table of dm-integrity with or without `allow_discards`.
-fn with_word(table: &str, allowed: bool) -> Option<String> {
-    let mut words = table.trim_end().splitn(4, ' ');
-    let (start, length, kind, arguments) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    let arguments = doctor::with_allow_discards(arguments, allowed).filter(|_| kind == "integrity" && table.lines().count() == 1)?;
-    Some(format!("{start} {length} {kind} {arguments}\n"))
-}
-
-/// Reloads a volume's table, modified by `change`, so that the kernel recomputes its limits.
+/// Reloads a volume's table unchanged, so that the kernel recomputes its limits.
 /// With a new table, resume is one kernel call that suspends, swaps and resumes. A process
 /// killed before that call leaves an inactive table.
-fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
-    let changed = change(&table).with_context(|| format!("the table of {name} is not the one that it was: {}", table.trim()))?;
+    ensure!(is_reloadable(&table), "the table of {name} is not the one that it was: {}", table.trim());
     // An inactive table belongs to another process that is about to activate it.
     let loaded = program::output(&lines.inactive)?;
     ensure!(loaded.trim().is_empty(), "{name} has another table loaded that is not in force yet: let that end first");
-    program::run(&lines.load, Some(&changed), say)?;
+    program::run(&lines.load, Some(&table), say)?;
     let swap_in = || {
         // LVM may have moved or grown the volume since the table was read.
         let now = program::output(&lines.table)?;
@@ -193,14 +177,8 @@ mod tests {
 
     #[test]
     fn reload_accepts_only_dm_tables_safe_while_in_use() {
-        assert_eq!(the_same("0 8 linear 8:3 0\n8 8 linear 8:4 0\n").as_deref(), Some("0 8 linear 8:3 0\n8 8 linear 8:4 0\n"));
-        assert_eq!(the_same("0 8 linear 8:3 0\n8 8 snapshot 8:4 0\n"), None);
-        assert_eq!(the_same("\n"), None);
-        let integrity = "0 405704 integrity 254:0 0 4 J 2 commit_time:10000 internal_hash:crc32c\n";
-        let allowed = with_word(integrity, true).unwrap();
-        assert_eq!(allowed, "0 405704 integrity 254:0 0 4 J 3 commit_time:10000 internal_hash:crc32c allow_discards\n");
-        assert_eq!(with_word(&allowed, false).as_deref(), Some(integrity));
-        assert_eq!(with_word(&integrity.replace("integrity 254", "crypt 254"), true), None);
-        assert_eq!(with_word(&format!("{integrity}{integrity}"), true), None);
+        assert!(is_reloadable("0 8 linear 8:3 0\n8 8 linear 8:4 0\n"));
+        assert!(!is_reloadable("0 8 linear 8:3 0\n8 8 snapshot 8:4 0\n"));
+        assert!(!is_reloadable("\n"));
     }
 }

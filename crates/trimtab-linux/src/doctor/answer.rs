@@ -1,7 +1,5 @@
 //! Three-valued answers: yes, no or unknown.
 
-use std::path::PathBuf;
-
 /// The reason for an answer other than yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
@@ -9,13 +7,11 @@ pub struct Reason {
     pub code: &'static str,
     /// The reason as a clause.
     pub text: String,
-    /// The file that causes it, if the reason is a line of a file.
-    pub file: Option<PathBuf>,
 }
 
 impl Reason {
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), file: None }
+        Self { code, text: text.into() }
     }
 }
 
@@ -30,15 +26,6 @@ pub enum Answer {
 impl Answer {
     pub fn no(code: &'static str, text: impl Into<String>) -> Self {
         Self::No(Reason::new(code, text))
-    }
-
-    /// Attaches the file that causes a no.
-    #[must_use]
-    pub fn said_in(self, file: Option<PathBuf>) -> Self {
-        match self {
-            Self::No(reason) => Self::No(Reason { file: reason.file.or(file), ..reason }),
-            other => other,
-        }
     }
 
     pub fn maybe(text: impl Into<String>) -> Self {

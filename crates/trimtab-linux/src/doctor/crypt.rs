@@ -3,7 +3,7 @@
 
 use super::initramfs;
 use super::mapper::{MapperTarget, Tables};
-use super::opening::{CryptsetupParameters, Opening, OptionPlace};
+use super::opening::{Opening, OptionPlace};
 use super::remedy::{is_plain, kept_options};
 use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction};
 use crate::host::block::{Layer, LayerKind, Stack};
@@ -110,11 +110,13 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let persistent = luks2 && listed != Some(true);
     let flag = if persistent { "--allow-discards --persistent" } else { "--allow-discards" };
     let keep = kept_options(&doctor.tables, name);
-    let elsewhere = opening.map(Opening::elsewhere).unwrap_or_default();
-    let options: String = keep.iter().chain(&elsewhere.options).map(|option| format!(" {option}")).collect();
+    let elsewhere = opening.and_then(|opening| opening.elsewhere);
+    let options: String = keep.iter().map(|option| format!(" {option}")).collect();
     let command = format!("cryptsetup {flag}{options} refresh {word}");
-    let now = match &elsewhere.by_hand {
-        Some(first) => Remedy::by_hand(first.clone()).then_run(command),
+    let now = match elsewhere {
+        Some(file) => {
+            Remedy::by_hand(format!("run {command}, with the header, the key file or the key slot that {file} names (cryptsetup(8))"))
+        }
         None => Remedy::run(command),
     };
     let mut actions = vec![RemedyAction::AllowDiscards { name: name.to_owned(), persistent, keep }];
@@ -128,7 +130,7 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         }
         None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
     };
-    let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere == CryptsetupParameters::default();
+    let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere.is_none();
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
@@ -144,30 +146,17 @@ fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     };
     let written = opening.instruction(doctor.root, word);
     let remedy = if opening.discards { Remedy::by_hand(again) } else { Remedy::by_hand(written).then(again) };
-    let unit = quoted(&format!("systemd-cryptsetup@{}.service", unit_escape(name)));
-    let start = format!(
-        "open it as the start of the machine does: systemctl restart {unit}, or cryptdisks_start {word} (swap: mkswap is part of that)"
-    );
+    let start = "open it as the start of the machine does: restart its unit systemd-cryptsetup@, or run cryptdisks_start (swap: mkswap is \
+                 part of that)";
     rebuilt(doctor, opening, remedy.then(start))
-}
-
-/// Escapes a name for a unit as systemd-escape does.
-fn unit_escape(name: &str) -> String {
-    let plain = |at: usize, byte: u8| byte.is_ascii_alphanumeric() || b":_".contains(&byte) || byte == b'.' && at > 0;
-    let escaped = |(at, byte): (usize, u8)| match byte {
-        b'/' => "-".to_owned(),
-        _ if plain(at, byte) => char::from(byte).to_string(),
-        _ => format!("\\x{byte:02x}"),
-    };
-    name.bytes().enumerate().map(escaped).collect()
 }
 
 /// Adds the initramfs rebuild, since the initramfs contains a copy of crypttab.
 fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     match (&opening.place, opening.early) {
-        (OptionPlace::Parameter { .. }, _) => remedy,
-        (OptionPlace::Line { .. }, true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
-        (OptionPlace::Line { .. }, false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
+        (OptionPlace::Parameter(_), _) => remedy,
+        (OptionPlace::Line(_), true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
+        (OptionPlace::Line(_), false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
     }
 }
 
@@ -176,11 +165,11 @@ fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
 fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Remedy {
     let place = opening.shown();
     let why = match &opening.place {
-        OptionPlace::Parameter { .. } => {
+        OptionPlace::Parameter(_) => {
             return now.then(format!("look for what opens {word}: the kernel was started with {place}, and {word} lacks the option"));
         }
-        OptionPlace::Line { .. } if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
-        OptionPlace::Line { .. } => {
+        OptionPlace::Line(_) if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
+        OptionPlace::Line(_) => {
             format!("{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that")
         }
     };
@@ -214,13 +203,6 @@ pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unit_escape_matches_systemd_escape() {
-        for (name, unit) in [("swap", "swap"), ("cr-home", "cr\\x2dhome"), (".a b", "\\x2ea\\x20b"), ("v1.2_x:y", "v1.2_x:y")] {
-            assert_eq!(unit_escape(name), unit);
-        }
-    }
 
     #[test]
     fn luks_uuid_of_dm_uuid_has_hyphens() {

@@ -1,9 +1,8 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Finding, Gate, LayerReport, Remedy, RemedyAction, Severity, kernel_version, lifetime_counter, shown, word};
+use super::{Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word};
 use crate::host::block::{self, Stack};
-use crate::host::fstab;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
@@ -24,35 +23,21 @@ pub enum OnlineDiscardMode {
     Thread,
 }
 
-/// Discard features of a filesystem type.
-struct Support {
-    /// FITRIM, which fstrim and trimtab use.
-    fitrim: bool,
-    /// The `discard` mount option or an equivalent.
-    online: bool,
-}
-
-/// Support by type, as of Linux 6.12; `None` for types not listed.
-fn support(fs_type: &str) -> Option<Support> {
-    let (fitrim, online) = match fs_type {
-        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => {
-            (true, true)
-        }
-        "bcachefs" => (false, true),
-        "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => (false, false),
-        _ => return None,
-    };
-    Some(Support { fitrim, online })
-}
-
-/// Returns false only for filesystem types known to be unable to discard.
-pub fn can_discard(fs_type: &str) -> bool {
-    support(fs_type).is_some_and(|s| s.fitrim || s.online)
-}
-
-/// Returns whether the filesystem takes FITRIM; `None` for an unknown type.
+/// Returns whether the filesystem takes FITRIM, which fstrim and trimtab use, as of Linux 6.12;
+/// `None` for an unknown type. Those that do also have the mount option `discard` or an equivalent.
 pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
-    support(fs_type).map(|s| s.fitrim)
+    match fs_type {
+        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => {
+            Some(true)
+        }
+        "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns true only for filesystem types known to discard.
+pub fn can_discard(fs_type: &str) -> bool {
+    takes_fitrim(fs_type) == Some(true)
 }
 
 /// The storage behind a filesystem that is on no block device.
@@ -150,25 +135,18 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     }
     let online = online(root, mount, stack);
     let unrecovered = unrecovered(mount);
-    match support(&mount.fs_type) {
-        Some(Support { fitrim: true, .. }) if unrecovered.is_some() => {
+    match takes_fitrim(&mount.fs_type) {
+        Some(true) if unrecovered.is_some() => {
             not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
-        Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
+        Some(true) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
             let why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard";
-            report.block("ntfs3.no-discard", why, mounted_with_discard(root, mount));
+            report.block("ntfs3.no-discard", why, remounted(root, mount, "discard"));
         }
-        Some(Support { fitrim: true, .. }) => {
+        Some(true) => {
             report.set(Gate::Passes, format!("can be trimmed (FITRIM); online discard is {}", online_words(online)));
         }
-        Some(Support { online: true, .. }) => {
-            let why = format!("has no FITRIM; online discard is {}", online_words(online));
-            match online {
-                OnlineDiscardMode::Off => report.block("fs.discard-off", why, bcachefs_discarding(root, mount)),
-                _ => report.set(Gate::Passes, why),
-            }
-        }
-        Some(_) => {
+        Some(false) => {
             let remedy = Remedy::by_hand("use another filesystem, or leave part of the drive unused");
             report.block("fs.no-discards", "this filesystem driver discards nothing", remedy);
         }
@@ -242,28 +220,6 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscard
     report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
 }
 
-/// Turns on the discards of a bcachefs: the mount option, or the switch of each device.
-fn bcachefs_discarding(root: &Root, mount: &Mount) -> Remedy {
-    if mount.has_option("nodiscard") {
-        return Remedy::by_hand(format!("mount {} without the option nodiscard", word(&mount.mount_point)));
-    }
-    let off = block::bcachefs_switches(root, &mount.source).into_iter().filter(|(_, on)| !on);
-    let mut commands = off.map(|(switch, _)| format!("echo 1 > {}", word(&switch)));
-    let first = Remedy::run(commands.next().unwrap_or_default());
-    commands.fold(first, Remedy::then_run)
-}
-
-/// Mounts ntfs3 with `discard` now, and at every later mount by fstab.
-fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
-    let can = mount.mount_point.to_str().is_some();
-    let mut actions = vec![RemedyAction::MountDiscard { mount_point: mount.mount_point.clone() }];
-    if fstab::lacks_discard(root, &mount.mount_point) {
-        actions.push(RemedyAction::Fstab { mount_point: mount.mount_point.clone() });
-    }
-    let remedy = remounted(root, mount, "discard");
-    remedy.done_by(actions.into_iter().filter(|_| can))
-}
-
 /// Remounts with an option now, and sets it for later mounts.
 fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
     let point = word(&mount.mount_point);
@@ -314,11 +270,6 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
         }
         "btrfs" if mount.option_value("discard") == Some("async") => OnlineDiscardMode::Async,
         "f2fs" if mount.has_option("discard") => OnlineDiscardMode::Thread,
-        // On by default; the per-device switch is in the superblock.
-        "bcachefs" if mount.has_option("nodiscard") => OnlineDiscardMode::Off,
-        "bcachefs" if mount.has_option("discard") => OnlineDiscardMode::Sync,
-        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|(_, on)| !on) => OnlineDiscardMode::Off,
-        "bcachefs" => OnlineDiscardMode::Sync,
         _ => plain(mount),
     }
 }

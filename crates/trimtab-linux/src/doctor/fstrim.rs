@@ -1,5 +1,5 @@
 //! Selects the mounts that `fstrim` trims for given arguments, as `sys-utils/fstrim.c` of
-//! util-linux does from release 2.33 on.
+//! util-linux 2.39 does.
 
 mod types;
 
@@ -12,10 +12,7 @@ use crate::host::root::Root;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::OnceLock;
-use trimtab_drive::units::Bytes;
 use types::{is_network, is_pseudo, matches_type};
 
 /// Code of the finding about a filesystem that a table lists and fstrim skips.
@@ -27,75 +24,11 @@ pub const OTHER_PATH: &str = "fstrim.other-path";
 const NO_DEVICE: &str = "fstrim.no-device";
 /// Code of the finding about a filesystem that fstrim skips only because of its device.
 pub const NO_DISCARDS: &str = "fstrim.no-discards";
-/// File of a recorded tree that holds the output of `fstrim --version`.
-const RECORDED_VERSION: &str = "/fstrim-version";
-/// Fixed paths of fstrim: never searched in a PATH that another user may have set.
-const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
 /// This directory exists if udev creates links.
 const LINKS: &str = "/dev/disk";
-/// Fixed paths of findfs: never searched in a PATH that another user may have set.
-const FINDFS: [&str; 2] = ["/usr/sbin/findfs", "/sbin/findfs"];
 const FSTAB: &str = "/etc/fstab";
-/// Size of a block group of ext4 with blocks of 4 KiB, the largest `--minimum` that it accepts
-/// (`ext4_trim_fs`). With larger clusters (bigalloc), groups are larger.
-const EXT4_MINIMUM_MAX: u64 = 128 << 20;
 /// Tables equivalent to `/proc/self/mountinfo`.
 const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
-
-/// Releases of util-linux, each the first with the behaviour described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Release {
-    /// Removes duplicates first; does not add the root filesystem.
-    V2_33,
-    /// Adds the root filesystem; skips read-only filesystems.
-    V2_34,
-    /// Supports `--listed-in`.
-    V2_36,
-    /// Honours `ro` and `X-fstrim.notrim`.
-    V2_38,
-    /// Removes duplicates last.
-    V2_38_1,
-    /// Supports `--types`.
-    V2_39,
-}
-
-impl Release {
-    /// Asks the program for its release. In a tree without that output, infers it from the
-    /// service of the package, or assumes the newest.
-    pub fn read(root: &Root, vendor_command: Option<&str>) -> Self {
-        let output = if root.is_this_machine() { version_output(root) } else { root.read(RECORDED_VERSION) };
-        output.as_deref().and_then(Self::parse).unwrap_or(match vendor_command {
-            Some(command) if command.ends_with(" -Av") || command.ends_with(" -av") || command.ends_with(" -a") => Self::V2_33,
-            Some(command) if command.split_ascii_whitespace().any(|word| word == "--quiet") => Self::V2_34,
-            _ => Self::V2_39,
-        })
-    }
-
-    /// Parses `fstrim from util-linux 2.38.1`.
-    fn parse(output: &str) -> Option<Self> {
-        let mut parts = output.split_ascii_whitespace().last()?.split(|c: char| !c.is_ascii_digit());
-        let version: (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let patch: u32 = parts.next().and_then(|patch| patch.parse().ok()).unwrap_or(0);
-        Some(match version {
-            version if version >= (2, 39) => Self::V2_39,
-            (_, 38) if patch > 0 => Self::V2_38_1,
-            (_, 38) => Self::V2_38,
-            (_, 36 | 37) => Self::V2_36,
-            (_, 34 | 35) => Self::V2_34,
-            _ => Self::V2_33,
-        })
-    }
-}
-
-fn version_output(root: &Root) -> Option<String> {
-    let program = PROGRAMS.iter().find(|program| Path::new(program).exists())?;
-    // Runs the program once, regardless of the number of timers.
-    static OUTPUT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let start = || Command::new(program).arg("--version").env_clear().env("LC_ALL", "C").output().ok().map(|output| output.stdout);
-    let output = OUTPUT.get_or_init(start).as_ref()?;
-    root.keep(Path::new(RECORDED_VERSION), output);
-    Some(String::from_utf8_lossy(output).into_owned())
-}
 
 /// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if any.
 ///
@@ -103,7 +36,7 @@ fn version_output(root: &Root) -> Option<String> {
 pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> {
     let mounts = mountinfo::read(root)?;
     let visited = VisitCache::new(&mounts);
-    let machine = Machine { root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
+    let machine = Machine { root, mounts: &mounts, visited: &visited };
     let files = [FSTAB.to_owned()];
     let visits = machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries, None));
     let visits = visits.into_iter().flatten().filter(|visit| visit.entry.target.is_absolute());
@@ -115,10 +48,8 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
 pub struct Call {
     subject: FstrimSubject,
     types: Option<String>,
-    /// `--offset` or `--length` is given.
+    /// `--offset`, `--length` or `--minimum` is given.
     in_part: bool,
-    /// `--minimum`, in bytes.
-    minimum: u64,
     /// Missing discard support does not count as a failure.
     pub is_quiet: bool,
 }
@@ -157,56 +88,38 @@ impl Default for FstrimSubject {
     }
 }
 
-/// The result of parsing an argument list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FstrimParseResult {
-    Call(Call),
-    /// Succeeds without trimming (`--dry-run`, `--help`).
-    Idle(String),
-    /// Rejected arguments.
-    Fails(String),
-}
-
-/// Options: long name, letter, whether it takes a value, the first release that supports it.
-const OPTIONS: [(&str, char, bool, Release); 12] = [
-    ("all", 'a', false, Release::V2_33),
-    ("fstab", 'A', false, Release::V2_33),
-    ("help", 'h', false, Release::V2_33),
-    ("version", 'V', false, Release::V2_33),
-    ("offset", 'o', true, Release::V2_33),
-    ("length", 'l', true, Release::V2_33),
-    ("minimum", 'm', true, Release::V2_33),
-    ("verbose", 'v', false, Release::V2_33),
-    ("dry-run", 'n', false, Release::V2_33),
+/// Options: long name, letter, whether it takes a value.
+const OPTIONS: [(&str, char, bool); 12] = [
+    ("all", 'a', false),
+    ("fstab", 'A', false),
+    ("help", 'h', false),
+    ("version", 'V', false),
+    ("offset", 'o', true),
+    ("length", 'l', true),
+    ("minimum", 'm', true),
+    ("verbose", 'v', false),
+    ("dry-run", 'n', false),
     // Called --quiet until 2.35; the newer name may be abbreviated to that.
-    ("quiet-unsupported", 'q', false, Release::V2_34),
-    ("listed-in", 'I', true, Release::V2_36),
-    ("types", 't', true, Release::V2_39),
+    ("quiet-unsupported", 'q', false),
+    ("listed-in", 'I', true),
+    ("types", 't', true),
 ];
 
-/// Reads arguments as getopt_long(3) does.
-pub fn parse(arguments: &[String], release: Release) -> FstrimParseResult {
-    match read(arguments, release) {
-        Ok(parsed) => parsed,
-        Err(text) => FstrimParseResult::Fails(text),
-    }
-}
-
-fn read(arguments: &[String], release: Release) -> Result<FstrimParseResult, String> {
-    let (mut call, mut plain, mut tables, mut idle) = (Call::default(), Vec::new(), Vec::new(), None);
+/// Reads arguments as getopt_long(3) does. The error is the reason why fstrim trims nothing.
+pub fn parse(arguments: &[String]) -> Result<Call, String> {
+    let (mut call, mut plain, mut tables) = (Call::default(), Vec::new(), Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if word == "--" {
             plain.extend(words.by_ref().cloned());
             break;
         }
-        for (letter, value) in options(word, &mut words, release, &mut plain)? {
+        for (letter, value) in options(word, &mut words, &mut plain)? {
             match letter {
                 'a' | 'A' | 'I' => tables.push((letter, value)),
-                'h' | 'V' | 'n' => idle = idle.or_else(|| Some(format!("fstrim {word} trims nothing"))),
+                'h' | 'V' | 'n' => return Err(format!("fstrim {word} trims nothing")),
                 't' => call.types = Some(value),
-                'o' | 'l' => call.in_part = true,
-                'm' => call.minimum = size(&value).ok_or_else(|| format!("fstrim does not accept the minimum {value}"))?,
+                'o' | 'l' | 'm' => call.in_part = true,
                 'q' => call.is_quiet = true,
                 _ => {}
             }
@@ -226,37 +139,17 @@ fn read(arguments: &[String], release: Release) -> Result<FstrimParseResult, Str
         ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
         _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
     };
-    Ok(idle.map_or(FstrimParseResult::Call(call), FstrimParseResult::Idle))
-}
-
-/// Parses a size as `strtosize` of util-linux does: 1M and 1MiB are 2^20 bytes, 1MB is 10^6.
-fn size(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (text.get(..end)?.parse::<f64>().ok()?, text.get(end..)?.to_ascii_lowercase());
-    let Some(first) = unit.chars().next() else { return Some(number as u64) };
-    let power = i32::try_from("kmgtpezy".find(first)?).ok()? + 1;
-    let base: f64 = match &unit[1..] {
-        "" | "ib" => 1024.0,
-        "b" => 1000.0,
-        _ => return None,
-    };
-    Some((number * base.powi(power)) as u64)
+    Ok(call)
 }
 
 /// Parses the options in one word, with their values; other words are positional.
-fn options<'a>(
-    word: &str,
-    words: &mut impl Iterator<Item = &'a String>,
-    release: Release,
-    plain: &mut Vec<String>,
-) -> Result<Vec<(char, String)>, String> {
-    let unknown = || format!("this release of fstrim does not know {word}");
-    let known = || OPTIONS.iter().filter(|option| option.3 <= release);
+fn options<'a>(word: &str, words: &mut impl Iterator<Item = &'a String>, plain: &mut Vec<String>) -> Result<Vec<(char, String)>, String> {
+    let unknown = || format!("fstrim does not know {word}");
     let mut found = Vec::new();
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
-        let mut matching = known().filter(|option| option.0.starts_with(name));
-        let exact = known().find(|option| option.0 == name);
+        let mut matching = OPTIONS.iter().filter(|option| option.0.starts_with(name));
+        let exact = OPTIONS.iter().find(|option| option.0 == name);
         let Some(option) = exact.or(matching.next().filter(|_| matching.next().is_none())) else { return Err(unknown()) };
         let value = match (option.2, value) {
             (false, Some(_)) => return Err(unknown()),
@@ -267,7 +160,7 @@ fn options<'a>(
     } else if word.len() > 1 && word.starts_with('-') {
         let letters: Vec<char> = word.chars().skip(1).collect();
         for (at, letter) in letters.iter().enumerate() {
-            let option = known().find(|option| option.1 == *letter && *letter != 'q').ok_or_else(unknown)?;
+            let option = OPTIONS.iter().find(|option| option.1 == *letter && *letter != 'q').ok_or_else(unknown)?;
             if option.2 {
                 let rest: String = letters.iter().skip(at + 1).collect();
                 let value = if rest.is_empty() { words.next().cloned().ok_or_else(unknown)? } else { rest };
@@ -288,14 +181,13 @@ pub struct Machine<'a> {
     pub root: &'a Root,
     pub mounts: &'a [Mount],
     pub visited: &'a VisitCache,
-    pub release: Release,
 }
 
 /// Cache of the mounts that each call visits, independent of the filesystem in question.
 #[derive(Debug)]
 pub struct VisitCache {
     index: MountIndex,
-    calls: RefCell<HashMap<(Call, Release), Rc<Visits>>>,
+    calls: RefCell<HashMap<Call, Rc<Visits>>>,
 }
 
 impl VisitCache {
@@ -350,24 +242,13 @@ impl<'a> Machine<'a> {
             (Visits::Nothing, FstrimSubject::Directory(_)) => Answer::no(OTHER_PATH, "fstrim is given another directory"),
         };
         match answer {
-            Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset or --length, and trims a part only"),
-            Answer::Yes
-                if call.minimum > EXT4_MINIMUM_MAX
-                    && self.mounts.iter().any(|mount| is_same(mount) && mount.fs_type.starts_with("ext")) =>
-            {
-                Answer::maybe(format!(
-                    "fstrim is given --minimum {}, and ext4 refuses more than a block group, which is {} unless it was made with larger clusters",
-                    Bytes(call.minimum),
-                    Bytes(EXT4_MINIMUM_MAX)
-                ))
-            }
+            Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset, --length or --minimum, and trims a part only"),
             answer => answer,
         }
     }
 
     fn visits(&self, call: &Call) -> Rc<Visits> {
-        let key = (call.clone(), self.release);
-        if let Some(known) = self.visited.calls.borrow().get(&key) {
+        if let Some(known) = self.visited.calls.borrow().get(call) {
             return Rc::clone(known);
         }
         let visits = match &call.subject {
@@ -382,7 +263,7 @@ impl<'a> Machine<'a> {
                 }
             },
         };
-        Rc::clone(self.visited.calls.borrow_mut().entry(key).or_insert(Rc::new(visits)))
+        Rc::clone(self.visited.calls.borrow_mut().entry(call.clone()).or_insert(Rc::new(visits)))
     }
 
     /// The mount that a line leads to, and those that it covers there.
@@ -437,36 +318,27 @@ impl<'a> Machine<'a> {
     }
 
     /// Determines the outcome of each line: keeps one line per target, adds the root filesystem
-    /// to fstab, then applies the filters and keeps one line per source, in the release's order.
+    /// to fstab, then applies the filters and keeps one line per source.
     fn fates(&self, file: &str, entries: Vec<FstabEntry>, types: Option<&str>) -> Vec<Visit> {
         let mut targets = HashSet::new();
         let mut unique: Vec<FstabEntry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
         unique.reverse();
-        if file == FSTAB && self.release >= Release::V2_34 && !targets.contains(Path::new("/")) {
+        if file == FSTAB && !targets.contains(Path::new("/")) && !self.is_before_2_34() {
             unique.extend(self.root_of_command_line());
         }
         let visit = |entry: FstabEntry| Visit { mount: self.landing(&entry), entry, skipped: None };
         let mut visits: Vec<Visit> = unique.into_iter().map(visit).collect();
-        let unwanted = |visit: &Visit| self.unwanted(visit, types);
-        let unreachable = |visit: &Visit| self.unreachable(visit);
-        match self.release {
-            Release::V2_38_1 | Release::V2_39 => {
-                each(&mut visits, unwanted);
-                each(&mut visits, unreachable);
-                self.one_for_each_source(&mut visits);
-            }
-            Release::V2_34 | Release::V2_36 | Release::V2_38 => {
-                each(&mut visits, unwanted);
-                self.one_for_each_source(&mut visits);
-                each(&mut visits, unreachable);
-            }
-            Release::V2_33 => {
-                self.one_for_each_source(&mut visits);
-                each(&mut visits, unwanted);
-                each(&mut visits, unreachable);
-            }
-        }
+        each(&mut visits, |visit| self.unwanted(visit, types));
+        each(&mut visits, |visit| self.unreachable(visit));
+        self.one_for_each_source(&mut visits);
         visits
+    }
+
+    /// Recognises by the package's service the releases that go by fstab alone.
+    fn is_before_2_34(&self) -> bool {
+        let services = ["/usr/lib/systemd/system/fstrim.service", "/lib/systemd/system/fstrim.service"];
+        let service = services.iter().find_map(|file| self.root.read(file)).unwrap_or_default();
+        service.lines().any(|line| line.starts_with("ExecStart=") && line.trim_end().to_ascii_lowercase().ends_with("fstrim -av"))
     }
 
     /// Turns `root=` of the kernel command line into a table line, if it names a device.
@@ -493,18 +365,16 @@ impl<'a> Machine<'a> {
         if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) || !(entry.is_tagged() || entry.source.is_absolute()) {
             return skipped(format!("its line for {target} names no block device"));
         }
-        if self.release >= Release::V2_38 {
-            if entry.is_swap() {
-                return skipped("it is swap".to_owned());
-            }
-            if entry.has_option("X-fstrim.notrim") {
-                return Some(Reason::new("fstrim.notrim", format!("the option X-fstrim.notrim is set for {target}")));
-            }
-            if entry.has_option("ro") {
-                return skipped(format!("{target} is read-only (ro)"));
-            }
+        if entry.is_swap() {
+            return skipped("it is swap".to_owned());
         }
-        if self.release >= Release::V2_39 && types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
+        if entry.has_option("X-fstrim.notrim") {
+            return Some(Reason::new("fstrim.notrim", format!("the option X-fstrim.notrim is set for {target}")));
+        }
+        if entry.has_option("ro") {
+            return skipped(format!("{target} is read-only (ro)"));
+        }
+        if types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
             return skipped(format!("--types {} leaves out {}", types.unwrap_or_default(), entry.fs_type));
         }
         (leads_to_a_device(self.root, &entry.source) == Some(false))
@@ -519,7 +389,7 @@ impl<'a> Machine<'a> {
         if mount.fs_type == "autofs" {
             return skipped(format!("{target} is an automount that nothing has used"));
         }
-        if self.release >= Release::V2_34 && !mount.is_writable() {
+        if !mount.is_writable() {
             return skipped(format!("{target} is mounted read-only"));
         }
         if !self.is_mount_point(&visit.entry.target) {
@@ -582,22 +452,14 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Returns whether a device has the tag of an fstab line (`UUID=…`), as libblkid does: by
-/// udev's links, then by probing all devices. `None` if unknown or if the source is not a tag.
+/// Returns whether a device has the tag of an fstab line (`UUID=…`), by udev's links. `None` if
+/// unknown or if the source is not a tag.
 fn leads_to_a_device(root: &Root, source: &Path) -> Option<bool> {
     let link = fstab::tag_link(source)?;
     if root.link(&link).is_some() || root.exists(&link) {
         return Some(true);
     }
-    let looked_at = || root.is_this_machine().then(|| findfs(source)).flatten();
-    looked_at().or_else(|| root.is_directory(LINKS).map(|_| false))
-}
-
-/// The result of findfs, which probes all devices only as root.
-fn findfs(tag: &Path) -> Option<bool> {
-    let program = FINDFS.iter().find(|program| rustix::process::geteuid().is_root() && Path::new(program).exists())?;
-    let status = Command::new(program).arg(tag).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.ok().map(|status| status.success())
+    root.is_directory(LINKS).map(|_| false)
 }
 
 /// Returns whether a line for the filesystem remains.

@@ -36,23 +36,6 @@ pub fn is_debian(root: &Root) -> bool {
     tool(root) == Some(TOOLS[0].2)
 }
 
-/// The hooks of mkinitcpio; `None` if another tool builds the initramfs.
-pub fn hooks(root: &Root) -> Option<Vec<String>> {
-    const MAIN: &str = "/etc/mkinitcpio.conf";
-    const MORE: &str = "/etc/mkinitcpio.conf.d";
-    if tool(root) != Some(TOOLS[1].2) {
-        return None;
-    }
-    let mut more = root.list(MORE);
-    more.sort();
-    let files = std::iter::once(MAIN.to_owned()).chain(more.into_iter().map(|name| format!("{MORE}/{name}")));
-    let text: String = files.filter_map(|file| root.read(file)).map(|text| text + "\n").collect();
-    // A bash assignment that may span several lines; the last one counts.
-    let value = text.rsplit_once("\nHOOKS=").map(|(_, value)| value).or_else(|| text.strip_prefix("HOOKS="))?;
-    let list = value.trim_start_matches(['(', '"', '\'']).split([')', '"', '\'']).next().unwrap_or_default();
-    Some(list.split_ascii_whitespace().map(str::to_owned).collect())
-}
-
 /// Describes the kernel command line, with the file that defines it if known.
 pub fn command_line(root: &Root) -> String {
     let files = [
@@ -64,7 +47,7 @@ pub fn command_line(root: &Root) -> String {
 }
 
 /// `ID` and `ID_LIKE` of os-release.
-pub fn distribution(root: &Root) -> Vec<String> {
+fn distribution(root: &Root) -> Vec<String> {
     let text = root.read("/etc/os-release").or_else(|| root.read("/usr/lib/os-release")).unwrap_or_default();
     let values = text.lines().filter_map(|line| line.strip_prefix("ID=").or_else(|| line.strip_prefix("ID_LIKE=")));
     values.flat_map(|value| value.trim_matches(['"', '\'']).split(' ')).map(str::to_owned).collect()
@@ -73,23 +56,6 @@ pub fn distribution(root: &Root) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mkinitcpio_hooks_come_from_last_assignment() {
-        for (main, more, expected) in [
-            ("# HOOKS=(a)\nHOOKS=(base udev\n  encrypt)\n", None, Some(&["base", "udev", "encrypt"][..])),
-            ("HOOKS=\"base encrypt\"\n", Some("HOOKS=(systemd sd-encrypt)\n"), Some(&["systemd", "sd-encrypt"])),
-            ("MODULES=()\n", None, None),
-        ] {
-            let tree = tempfile::tempdir().unwrap();
-            std::fs::create_dir_all(tree.path().join("etc/mkinitcpio.conf.d")).unwrap();
-            std::fs::write(tree.path().join("etc/mkinitcpio.conf"), main).unwrap();
-            more.iter().for_each(|text| std::fs::write(tree.path().join("etc/mkinitcpio.conf.d/x.conf"), text).unwrap());
-            let found = hooks(&Root::recorded(tree.path()).unwrap());
-            assert_eq!(found.as_deref().map(|hooks| hooks.iter().map(String::as_str).collect::<Vec<_>>()).as_deref(), expected, "{main}");
-        }
-        assert_eq!(hooks(&Root::recorded(tempfile::tempdir().unwrap().path()).unwrap()), None);
-    }
 
     #[test]
     fn initramfs_tool_follows_distribution() {

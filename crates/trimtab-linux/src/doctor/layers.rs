@@ -357,41 +357,24 @@ fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &s
 }
 
 /// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in a
-/// reloaded table; integritysetup has no flag for it. Automatic only if the table contains no
-/// key and no recalculation is running.
+/// reloaded table; integritysetup has no flag for it. Such a reload is printed only if the table
+/// contains no key and no recalculation is running.
 fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> Remedy {
-    let from_now_on = "open it with integritysetup open --allow-discards, and its other options as before, from now on";
-    let target = targets.next().filter(|_| is_plain(name));
-    let again = target.filter(|target| targets.next().is_none() && with_allow_discards(&target.arguments, true).is_some());
-    match again {
-        Some(_) => {
-            let word = quoted(name);
-            let again = format!(
-                "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
-            );
-            Remedy::run(again).then(from_now_on).done_by([RemedyAction::AllowIntegrity { name: name.to_owned() }])
-        }
-        None => Remedy::by_hand(format!("close {}, when nothing uses it", quoted(name))).then(from_now_on),
-    }
-}
-
-/// The arguments of a dm-integrity target with or without `allow_discards`: device, first
-/// sector, tag size, mode, number of options, options. `None` if the table does not define
-/// the target completely: keys, another device, a recalculation in progress.
-pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
-    const WORD: &str = "allow_discards";
-    let words: Vec<&str> = arguments.split_ascii_whitespace().collect();
-    let [device, start, tag, mode @ "J", count, options @ ..] = words.as_slice() else { return None };
-    let keyed = |option: &&&str| {
-        option.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'))
-            || ELSEWHERE.iter().any(|other| option.starts_with(other))
+    let is_elsewhere = |word: &str| ELSEWHERE.iter().any(|option| word.starts_with(option));
+    let is_keyed = |word: &str| word.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'));
+    let is_whole = |target: &MapperTarget| {
+        let mut words = target.arguments.split_ascii_whitespace();
+        words.nth(3) == Some("J") && !words.any(|word| is_elsewhere(word) || is_keyed(word))
     };
-    if count.parse() != Ok(options.len()) || options.contains(&WORD) == allowed || options.iter().find(keyed).is_some() {
-        return None;
-    }
-    let kept = options.iter().filter(|option| **option != WORD).chain(allowed.then_some(&WORD)).copied().collect::<Vec<_>>();
-    Some(format!("{device} {start} {tag} {mode} {} {}", kept.len(), kept.join(" ")))
+    let word = quoted(name);
+    let first = match targets.next().filter(|target| is_plain(name) && is_whole(target)) {
+        Some(_) if targets.next().is_none() => Remedy::run(format!(
+            "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
+        )),
+        _ => Remedy::by_hand(format!("close {word}, when nothing uses it")),
+    };
+    first.then("open it with integritysetup open --allow-discards, and its other options as before, from now on")
 }
 
 /// True if a dm-raid target stores parity.
@@ -486,42 +469,10 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             .then_run("mdadm --assemble --scan")
     } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
         Remedy::run(format!("multipath -r {word}"))
-    } else if let LayerKind::Mapper(tool) = &layer.kind {
-        let first = Remedy::by_hand("reboot; or unmount what is on it, and continue here");
-        match tool.as_str() {
-            "DMRAID" => first.then_run(format!("dmraid -an {word}")).then_run(format!("dmraid -ay {word}")),
-            _ => first.then(format!("deactivate and activate {word} with the tool that set it up")),
-        }
     } else {
-        let volume = quoted(&lvm_name(&name));
-        Remedy::by_hand("reboot; or unmount what is on it, and continue here")
-            .then_run(format!("lvchange -an {volume}"))
-            .then_run(format!("lvchange -ay {volume}"))
+        Remedy::by_hand(format!(
+            "reboot; or unmount what is on {word}, then deactivate and activate it with the tool that set it up (LVM: lvchange -an, lvchange -ay)"
+        ))
     };
     report.serious("dm.stale-limits", text, again);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn integrity_table_gains_and_loses_allow_discards() {
-        let plain = "254:0 0 4 J 7 interleave_sectors:32768 buffer_sectors:128 journal_sectors:3168 journal_watermark:50 commit_time:10000 \
-                     internal_hash:crc32c fix_padding";
-        let allowed = with_allow_discards(plain, true).unwrap();
-        assert_eq!(allowed, format!("{} allow_discards", plain.replace("J 7", "J 8")));
-        assert_eq!(with_allow_discards(&allowed, false).as_deref(), Some(plain));
-        assert_eq!(with_allow_discards(&allowed, true), None, "it has it");
-        for other in [
-            plain.replace("J 7", "J 6"),
-            plain.replace("J 7", "D 7"),
-            plain.replace("crc32c", "hmac(sha256):00ff"),
-            plain.replace("fix_padding", "recalculate"),
-            plain.replace("fix_padding", "meta_device:8:1"),
-            "254:0 0 4".to_owned(),
-        ] {
-            assert_eq!(with_allow_discards(&other, true), None, "{other}");
-        }
-    }
 }

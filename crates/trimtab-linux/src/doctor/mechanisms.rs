@@ -74,34 +74,24 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &DiscardVerdict) -> (Ve
     if verdict.kind == VerdictKind::NotNeeded || !doctor.swaps().contains(&top.sys) {
         return nothing;
     }
-    let device = top.node();
     let device_of = |e: &FstabEntry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
     let listed: Vec<&FstabEntry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
-    // A single line most likely belongs to the single area, but is never changed on that
-    // assumption.
+    // A single line most likely belongs to the single area.
     let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
     if likely.is_some_and(FstabEntry::swap_discards) {
         let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
         return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
     }
+    let word = quoted(&top.node());
+    let again = format!("swapoff {word} && swapon --discard {word}");
+    let from_now_on = format!("add the option discard to {word} in /etc/fstab");
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
-        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, own)),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(Remedy::run(again).then(from_now_on)),
     };
     (Vec::new(), vec![finding])
-}
-
-/// Enables discards of a swap area now, and at boot through fstab.
-fn swap_remedy(device: &str, entry: Option<&FstabEntry>) -> Remedy {
-    let word = quoted(device);
-    let remedy =
-        Remedy::run(format!("swapoff {word} && swapon --discard {word}")).then(format!("add the option discard to {word} in /etc/fstab"));
-    let mut actions = vec![RemedyAction::SwapDiscard { device: PathBuf::from(device) }];
-    actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| RemedyAction::SwapFstab { source: e.source.clone() }));
-    // Without that line, a later run could not determine that it discards.
-    remedy.done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
 /// Lists the mechanisms that trim `mount`, and the problems found in them.
@@ -209,47 +199,12 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     if !matters || is_vain || reason.code == "fstrim.notrim" {
         return Finding::new(reason.code, Severity::Note, text);
     }
-    let point = word(&mount.mount_point);
-    let remedy = match (reason.code, &reason.file) {
-        ("fstrim.not-in-fstab", _) if MountManager::of(doctor.root, mount) == MountManager::Fstab && !is_in_container(doctor.root) => {
-            Remedy::by_hand(format!("add {point} to /etc/fstab"))
-        }
-        (fstrim::OTHER_PATH, Some(file)) => one_path_only(file, &point),
-        (conditions::DOES_NOT_RUN, Some(file)) => unmet_condition(file, &reason.text),
-        _ => watched(doctor, writable(doctor, mount)),
+    let listed = reason.code == "fstrim.not-in-fstab" && MountManager::of(doctor.root, mount) == MountManager::Fstab;
+    let remedy = match listed && !is_in_container(doctor.root) {
+        true => Remedy::by_hand(format!("add {} to /etc/fstab", word(&mount.mount_point))),
+        false => watched(doctor, writable(doctor, mount)),
     };
     Finding::new(reason.code, Severity::Caution, text).remedy(remedy)
-}
-
-/// The remedy for a command of fstrim.service that names a single directory.
-fn one_path_only(file: &Path, point: &str) -> Remedy {
-    let line = format!("ExecStart=/sbin/fstrim --verbose {point}");
-    let remedy = match systemd::is_vendor(file) {
-        true => Remedy::run("systemctl edit fstrim.service").then(format!("write [Service] there, and below it the line {line}")),
-        false => {
-            Remedy::by_hand(format!("add the line {line} to {}, or remove that file if all filesystems are to be trimmed", shown(file)))
-        }
-    };
-    remedy.then_run("systemctl daemon-reload")
-}
-
-/// The remedy for an unmet condition of fstrim.timer or its service.
-fn unmet_condition(file: &Path, reason: &str) -> Remedy {
-    let (unit, condition) = reason.split_once(" does not start: ").unwrap_or(("fstrim.timer", reason));
-    let condition = condition.trim_end_matches(" is not met");
-    if condition.ends_with("ConditionVirtualization=!container") {
-        return on_the_host();
-    }
-    let remedy = match systemd::is_vendor(file) {
-        true => Remedy::by_hand(format!(
-            "see why {condition} is not met ({}); if it is not to count, drop all conditions of {unit}:",
-            shown(file)
-        ))
-        .then_run(format!("systemctl edit {unit}"))
-        .then(format!("write [Unit] there, and below it the line {}=", condition.split('=').next().unwrap_or_default())),
-        false => Remedy::by_hand(format!("take the line {condition} from {}, or see to it that it is met", shown(file))),
-    };
-    remedy.then_run("systemctl daemon-reload").then_run("systemctl restart fstrim.timer")
 }
 
 /// The remedy for a filesystem in a container: its host can trim it, and the container

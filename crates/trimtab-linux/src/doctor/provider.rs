@@ -105,7 +105,7 @@ const NAMES: &[(Provider, &str)] = &[
     (
         RaidController(MEGA_RAID),
         "lsi *|lsilogic *|avago *|broadcom *|megaraid*|smc smc*|cisco ucs*raid*|lenovo raid*|ibm serveraid*|\
-         intel rs[0123456789]*|intel rms[0123456789]*|fts praid*|hpe mr[0123456789]*",
+         intel rs2*|intel rs3*|intel rms2*|intel rms3*|fts praid*|hpe mr2*|hpe mr4*|hpe mr9*",
     ),
     (RaidController(SMART_ARRAY), "hp logical volume*|hpe logical volume*"),
     (RaidController(ADAPTEC), "mscc logical volume*|adaptec *"),
@@ -211,8 +211,7 @@ fn without_raid(step: &str) -> Remedy {
 
 fn by_name(root: &Root, layer: &Layer) -> Option<Provider> {
     let name = drive::identity(root, layer).model?.to_ascii_lowercase();
-    let is_its = |(_, patterns): &&(Provider, &str)| patterns.split('|').any(|pattern| matches(pattern, &name));
-    NAMES.iter().find(is_its).map(|(provider, _)| *provider)
+    NAMES.iter().find(|(_, patterns)| matches(patterns, &name)).map(|(provider, _)| *provider)
 }
 
 /// Identifies the controller by its driver and by the driver's data about the volume. Returns

@@ -171,31 +171,6 @@ pub enum RemedyAction {
         /// LVM name of the pool.
         pool: String,
     },
-    /// Makes dm-integrity pass discards on.
-    AllowIntegrity {
-        /// Name of the mapping.
-        name: String,
-    },
-    /// Remounts a filesystem with `discard` and with all its other options unchanged.
-    MountDiscard {
-        /// Mount point.
-        mount_point: PathBuf,
-    },
-    /// Adds the option `discard` to a line of `/etc/fstab`.
-    Fstab {
-        /// Mount point of the line.
-        mount_point: PathBuf,
-    },
-    /// Makes a swap area discard what it frees.
-    SwapDiscard {
-        /// Device node of the area.
-        device: PathBuf,
-    },
-    /// Adds the option `discard` to the line of a swap area in `/etc/fstab`.
-    SwapFstab {
-        /// Source as given in that line.
-        source: PathBuf,
-    },
     /// Enables `fstrim.timer` of systemd.
     Timer,
 }

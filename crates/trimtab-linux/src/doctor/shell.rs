@@ -2,7 +2,7 @@
 //! shell.
 
 use super::answer::Answer;
-use super::fstrim::{self, Call, FstrimParseResult, Machine, Release};
+use super::fstrim::{self, Call, Machine};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::io::Read as _;
@@ -14,6 +14,8 @@ const WRAPPERS: [&str; 9] = ["exec", "nice", "ionice", "sudo", "chronic", "time"
 const WITH_VALUE: [&str; 5] = ["--policy", "--min-extent", "--finish-within", "--lock-wait", "--store"];
 /// Options of `trimtab trim` without one.
 const FLAGS: [&str; 4] = ["--sync", "--no-sync", "--restart", "--json"];
+/// Words of conditions, loops and ends.
+const BRANCHES: [&str; 7] = ["if", "for", "while", "until", "case", "exit", "return"];
 /// Maximum script size.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -23,11 +25,6 @@ pub struct Lines {
     pub calls: Vec<Call>,
     /// A line whose effect only a shell can determine.
     pub doubt: Option<String>,
-    /// Number of open `if`, `for`, `while` and `case` blocks.
-    depth: usize,
-    /// A condition may have ended the script.
-    may_have_ended: bool,
-    has_ended: bool,
 }
 
 /// True if the text names a command that trims.
@@ -36,9 +33,18 @@ pub fn names_trim(text: &str) -> bool {
 }
 
 impl Lines {
+    /// Trims in a script with a condition, a loop or an early end are doubtful.
     pub fn of(text: &str) -> Self {
+        let commands = || text.lines().map(str::trim).filter(|line| !line.starts_with('#')).flat_map(|line| line.split(';'));
+        let is_straight = !commands().flat_map(str::split_whitespace).any(|word| BRANCHES.contains(&word));
         let mut lines = Self::default();
-        text.lines().for_each(|line| lines.add(line));
+        for command in commands().map(str::trim).filter(|command| names_trim(command)) {
+            let words: Vec<&str> = command.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+            match calls(&words) {
+                Some(calls) if is_straight || calls.is_empty() => lines.calls.extend(calls),
+                _ => lines.doubt = Some(format!("only a shell can tell what its command '{command}' does")),
+            }
+        }
         lines
     }
 
@@ -58,41 +64,8 @@ impl Lines {
         Some(lines)
     }
 
-    /// Lines about which only the doubt `why` is known.
-    pub fn doubtful(why: String) -> Self {
-        Self { doubt: Some(why), ..Self::default() }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.doubt.is_none()
-    }
-
-    pub fn add(&mut self, line: &str) {
-        let line = line.trim();
-        if !line.starts_with('#') {
-            line.split(';').for_each(|part| self.command(part.trim(), line));
-        }
-    }
-
-    fn command(&mut self, command: &str, line: &str) {
-        let words: Vec<&str> = command.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
-        let first = words.first().copied().unwrap_or_default();
-        self.depth += usize::from(["if", "for", "while", "until", "case"].contains(&first));
-        if ["fi", "done", "esac"].contains(&first) {
-            self.depth = self.depth.saturating_sub(1);
-        }
-        if words.iter().any(|word| ["exit", "return"].contains(word)) {
-            self.has_ended |= self.depth == 0 && ["exit", "return"].contains(&first);
-            self.may_have_ended = true;
-        }
-        if !names_trim(command) || self.has_ended {
-            return;
-        }
-        match calls(&words) {
-            Some(calls) if self.depth == 0 && !self.may_have_ended => self.calls.extend(calls),
-            Some(calls) if calls.is_empty() => {}
-            _ => self.doubt = Some(format!("only a shell can tell what its line '{line}' does")),
-        }
     }
 
     /// Returns whether the lines trim the filesystem whose mounts `is_same` recognises.
@@ -140,11 +113,8 @@ fn one(words: &[&str]) -> Option<Vec<Call>> {
     if name(&words[at]) == "trimtab" {
         return of_trimtab(&arguments);
     }
-    Some(match fstrim::parse(&arguments, Release::V2_39) {
-        FstrimParseResult::Call(call) => vec![call],
-        // `--dry-run`, or rejected arguments.
-        FstrimParseResult::Idle(_) | FstrimParseResult::Fails(_) => Vec::new(),
-    })
+    // An error: `--dry-run`, or rejected arguments.
+    Some(fstrim::parse(&arguments).into_iter().collect())
 }
 
 /// The trims of `trimtab` with these arguments, as equivalent fstrim calls; `None` for an
@@ -201,8 +171,6 @@ mod tests {
             ("timeout 3600 sudo /usr/bin/trimtab trim --policy idle /srv /home", &["/srv", "/home"]),
             ("trimtab --json trim --all --lock-wait=0s", &["/etc/fstab"]),
             ("fstrim --dry-run /\ntrimtab trim --dry-run /\ntrimtab doctor /\n# fstrim /", &[]),
-            ("fstrim /\nexit 0\nfstrim /home", &["/"]),
-            ("if [ -e /x ]; then\n  echo no\nfi\nfstrim /", &["/"]),
         ] {
             assert_eq!(trims(text), (expected.iter().map(|path| (*path).to_owned()).collect(), false), "{text}");
         }
@@ -215,6 +183,7 @@ mod tests {
             "if [ -e /x ]; then\n  fstrim /\nfi",
             "for d in / /home; do fstrim $d; done",
             "[ -d /run/systemd/system ] && exit 0\nfstrim /",
+            "fstrim /\nexit 0",
             "exec fstrim-all",
             "trimtab trim --window 0+1GiB /",
             "fstrim \"$DIR\"",

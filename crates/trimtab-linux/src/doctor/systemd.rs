@@ -39,7 +39,6 @@ struct UnitSetting {
     section: String,
     key: String,
     value: String,
-    file: PathBuf,
 }
 
 /// A unit with its drop-ins.
@@ -86,7 +85,7 @@ impl Unit {
             return Self { state: UnitState::Masked, ..Self::missing() };
         }
         let files = std::iter::once(file).chain(drop_ins(root, name));
-        let settings = files.flat_map(|file| parse(&text_of(root, &file), &file)).collect();
+        let settings = files.flat_map(|file| parse(&text_of(root, &file))).collect();
         let (state, doubt) = match wants.target_of(root, name) {
             None => (UnitState::Disabled, None),
             Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
@@ -117,27 +116,6 @@ impl Unit {
     pub fn last(&self, section: &str, key: &str) -> Option<&str> {
         self.settings.iter().rfind(|s| s.section == section && s.key == key).map(|s| s.value.as_str()).filter(|v| !v.is_empty())
     }
-
-    /// The first value in the unit file that the package installed.
-    pub fn vendor(&self, section: &str, key: &str) -> Option<&str> {
-        let own = |s: &&UnitSetting| is_vendor(&s.file) && !is_drop_in(&s.file) && s.section == section && s.key == key;
-        self.settings.iter().find(own).map(|s| s.value.as_str())
-    }
-
-    /// The file that sets a value.
-    pub fn file_of(&self, section: &str, key: &str, value: &str) -> Option<PathBuf> {
-        self.settings.iter().rfind(|s| s.section == section && s.key == key && s.value == value).map(|s| s.file.clone())
-    }
-}
-
-/// True if a package installed the file.
-pub fn is_vendor(file: &Path) -> bool {
-    file.starts_with("/usr/lib") || file.starts_with("/lib")
-}
-
-/// True if the file is a drop-in.
-pub fn is_drop_in(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == "conf")
 }
 
 /// True if systemd reads the value as yes.
@@ -210,7 +188,7 @@ fn text_of(root: &Root, file: &Path) -> String {
 
 /// Parses assignments with their section. A backslash continues a line; text outside a
 /// section is ignored.
-fn parse(text: &str, file: &Path) -> Vec<UnitSetting> {
+fn parse(text: &str) -> Vec<UnitSetting> {
     let mut settings = Vec::new();
     let (mut section, mut pending) = (None, String::new());
     for line in text.lines() {
@@ -229,7 +207,7 @@ fn parse(text: &str, file: &Path) -> Vec<UnitSetting> {
             section = Some(name.to_owned());
         } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
             let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-            settings.push(UnitSetting { section: section.clone(), key, value, file: file.to_owned() });
+            settings.push(UnitSetting { section: section.clone(), key, value });
         }
     }
     settings
@@ -267,7 +245,6 @@ mod tests {
         let unit = Unit::read(&root, &WantsDirectories::read(&root), "a.service");
         assert_eq!(unit.list("Service", "ExecStart"), ["/bin/one  --two", "/bin/three"]);
         assert_eq!((unit.last("Service", "Nice"), unit.state), (Some("5"), UnitState::Disabled));
-        assert_eq!(unit.vendor("Service", "ExecStart"), Some("/bin/one  --two"));
     }
 
     #[test]

@@ -4,23 +4,18 @@
 use super::answer::{Answer, Reason};
 use super::command::{self, ServiceCommand};
 use super::conditions::{self, DOES_NOT_RUN};
-use super::dates;
-use super::fstrim::{self, FstrimParseResult, Machine, Release};
+use super::fstrim::{self, Machine};
 use super::shell::{self, Lines};
 use super::systemd::{self, Unit, UnitState, WantsDirectories, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Timer settings that each add a trigger; an empty one clears all of them.
 const TRIGGERS: [&str; 8] =
     ["OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnClockChange", "OnTimezoneChange"];
 /// Triggers that count from a run of the service, and therefore never cause its first run.
 const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
-/// Directories in which packages install fstrim; elsewhere, a program of that name may do
-/// anything.
-const DIRECTORIES: [&str; 6] = ["", "/sbin", "/usr/sbin", "/bin", "/usr/bin", "/run/current-system/sw/bin"];
-
 /// Upper limit far above the timers of any real machine.
 const TIMERS_MAX: usize = 256;
 /// The timer that util-linux installs.
@@ -37,7 +32,6 @@ pub struct Timer {
     runs: Answer,
     commands: Vec<CommandEffect>,
     sandbox: Sandbox,
-    release: Release,
     /// Filesystems that cannot be trimmed are not reported.
     pub is_quiet: bool,
 }
@@ -48,22 +42,24 @@ enum CommandEffect {
     Call {
         call: fstrim::Call,
         may_fail: bool,
-        /// The unit file or drop-in that contains the command.
-        file: Option<PathBuf>,
     },
-    /// Succeeds without trimming.
-    Idle(String),
-    /// Fails, and makes the service fail.
-    Fails(String),
+    /// Trims nothing, and stops the service unless it may fail.
+    Nothing {
+        text: String,
+        may_fail: bool,
+    },
     /// A program or a word that is known only on the machine itself.
-    Open { text: String, may_fail: bool },
+    Open {
+        text: String,
+        may_fail: bool,
+    },
 }
 
 /// Paths that the service's sandbox hides or protects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sandbox {
     /// Hidden or read-only directories, each with the setting.
-    closed: Vec<(PathBuf, String)>,
+    closed: Vec<(&'static str, String)>,
     doubt: Option<String>,
 }
 
@@ -75,8 +71,8 @@ impl Timer {
 
     fn absent(name: &str, state: UnitState) -> Self {
         let runs = Answer::no(DOES_NOT_RUN, format!("there is no {name}"));
-        let (commands, sandbox, release) = (Vec::new(), Sandbox::default(), Release::V2_39);
-        Self { name: name.to_owned(), state, calendar: None, runs, commands, sandbox, release, is_quiet: false }
+        let (commands, sandbox) = (Vec::new(), Sandbox::default());
+        Self { name: name.to_owned(), state, calendar: None, runs, commands, sandbox, is_quiet: false }
     }
 
     /// Reads `fstrim.timer`.
@@ -105,18 +101,15 @@ impl Timer {
         let same = timer_name.strip_suffix(".timer").map(|stem| format!("{stem}.service")).unwrap_or_default();
         let name = timer.last("Timer", "Unit").unwrap_or(&same);
         let service = Unit::read(root, wants, name);
-        let release = Release::read(root, service.vendor("Service", "ExecStart"));
-        let values = service.list("Service", "ExecStart");
-        let by = |value: &str| CommandEffect::reader(root, name, release, service.file_of("Service", "ExecStart", value));
-        let of_value = |value: &&str| command::parse(value).into_iter().flat_map(by(value)).collect::<Vec<_>>();
-        let commands: Vec<CommandEffect> = values.iter().flat_map(of_value).collect();
+        let commands: Vec<ServiceCommand> = service.list("Service", "ExecStart").into_iter().flat_map(command::parse).collect();
+        let count = commands.len();
+        let commands: Vec<CommandEffect> = commands.into_iter().flat_map(|command| CommandEffect::of(root, name, command)).collect();
         let is_quiet = commands.iter().any(|step| matches!(step, CommandEffect::Call { call, .. } if call.is_quiet));
-        let runs = starts(root, timer_name, &timer)
-            .and(|| serves(root, name, &service, values.iter().map(|value| command::parse(value).len()).sum()));
+        let runs = starts(root, timer_name, &timer).and(|| serves(root, name, &service, count));
         let calendar = timer.lists("Timer", |key| TRIGGERS.contains(&key)).into_iter().find(|(key, _)| *key == "OnCalendar");
         let calendar = calendar.map(|(_, value)| value.to_owned());
         let sandbox = Sandbox::of(name, &service);
-        Self { name: timer_name.to_owned(), state: timer.state, calendar, runs, commands, sandbox, release, is_quiet }
+        Self { name: timer_name.to_owned(), state: timer.state, calendar, runs, commands, sandbox, is_quiet }
     }
 
     /// True if the timer is enabled and a command of its service trims or may trim.
@@ -124,7 +117,7 @@ impl Timer {
         let names = |step: &CommandEffect| match step {
             CommandEffect::Call { .. } => true,
             CommandEffect::Open { text, .. } => shell::names_trim(text),
-            CommandEffect::Idle(_) | CommandEffect::Fails(_) => false,
+            CommandEffect::Nothing { .. } => false,
         };
         self.state == UnitState::Enabled && self.commands.iter().any(names)
     }
@@ -138,22 +131,17 @@ impl Timer {
     /// Returns whether the timer, once enabled, trims the filesystem whose mounts `is_same`
     /// recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let machine = Machine { release: self.release, ..machine };
         self.runs.clone().and(|| self.service_trims(machine, is_same))
     }
 
     fn service_trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let is_open = |mount: &Mount| is_same(mount) && self.sandbox.closing(&mount.mount_point).is_none();
-        let mut answer = Answer::no(DOES_NOT_RUN, "its service has no command that trims");
         let mut best: Option<Answer> = None;
         let mut doubt: Option<String> = None;
         for step in &self.commands {
             let (this, fails) = match step {
-                CommandEffect::Call { call, may_fail, file } => {
-                    (machine.trims(call, &is_open).said_in(file.clone()), !may_fail && machine.fails(call))
-                }
-                CommandEffect::Idle(text) => (Answer::no(DOES_NOT_RUN, text.clone()), false),
-                CommandEffect::Fails(text) => (Answer::no(DOES_NOT_RUN, text.clone()), true),
+                CommandEffect::Call { call, may_fail } => (machine.trims(call, &is_open), !may_fail && machine.fails(call)),
+                CommandEffect::Nothing { text, may_fail } => (Answer::no(DOES_NOT_RUN, text.clone()), !may_fail),
                 CommandEffect::Open { text, .. } => (Answer::maybe(text.clone()), false),
             };
             let this = match (&doubt, this) {
@@ -169,9 +157,7 @@ impl Timer {
                 break;
             }
         }
-        if let Some(best) = best {
-            answer = best;
-        }
+        let answer = best.unwrap_or_else(|| Answer::no(DOES_NOT_RUN, "its service has no command that trims"));
         match answer {
             Answer::No(_) => self.closed(machine.mounts, is_same).unwrap_or(answer),
             answer => answer.and(|| self.sandbox.doubt.clone().map_or(Answer::Yes, Answer::Maybe)),
@@ -189,19 +175,10 @@ impl Timer {
 
 /// Returns whether the timer starts.
 fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
-    let (never, triggers): (Vec<_>, Vec<_>) = timer
-        .lists("Timer", |key| TRIGGERS.contains(&key))
-        .into_iter()
-        .partition(|(key, value)| *key == "OnCalendar" && dates::calendar_never_elapses(value));
+    let triggers = timer.lists("Timer", |key| TRIGGERS.contains(&key));
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
     let has_time = match triggers.as_slice() {
-        [] => Answer::no(
-            DOES_NOT_RUN,
-            match never.first() {
-                Some((_, value)) => format!("{name} never runs: OnCalendar={value} is a day that never comes"),
-                None => format!("{name} has no time to run (OnCalendar=)"),
-            },
-        ),
+        [] => Answer::no(DOES_NOT_RUN, format!("{name} has no time to run (OnCalendar=)")),
         some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => {
             Answer::maybe(format!("{name} counts from the last run of its service, and nothing starts that first after a boot"))
         }
@@ -242,7 +219,7 @@ fn serves(root: &Root, name: &str, service: &Unit, commands: usize) -> Answer {
     let before =
         service.lists("Service", |key| key == "ExecCondition").into_iter().chain(service.lists("Service", |key| key == "ExecStartPre"));
     let open = before.flat_map(|(key, value)| command::parse(value).into_iter().map(move |command| (key, command)));
-    let mut open = open.filter(|(key, command)| *key == "ExecCondition" || !command.may_fail && !is_harmless(&command.program));
+    let mut open = open.filter(|(key, command)| *key == "ExecCondition" || !command.may_fail);
     let asked = open.next().map_or(Answer::Yes, |(key, command)| Answer::maybe(format!("{key}={} decides", command.program)));
     renamed(conditions::hold(root, service), name).and(|| asked)
 }
@@ -255,90 +232,57 @@ fn renamed(answer: Answer, unit: &str) -> Answer {
     }
 }
 
-fn is_harmless(program: &str) -> bool {
-    ["true", "sleep", "echo"].contains(&name_of(program))
-}
-
-fn name_of(program: &str) -> &str {
-    program.rsplit('/').next().unwrap_or(program)
-}
-
 impl CommandEffect {
-    /// Returns a function that converts the commands in one value of a service to steps.
-    fn reader(root: &Root, service: &str, release: Release, file: Option<PathBuf>) -> impl Fn(ServiceCommand) -> Vec<Self> {
-        move |command| {
-            let ServiceCommand { program, arguments, may_fail, open } = command;
-            let (directory, name) = program.rsplit_once('/').unwrap_or(("", &program));
-            if let Some(word) = open {
-                return vec![Self::Open { text: format!("{service} runs {program} with {word}, which only systemd can expand"), may_fail }];
+    /// The steps of one command of a service.
+    fn of(root: &Root, service: &str, command: ServiceCommand) -> Vec<Self> {
+        let ServiceCommand { program, arguments, may_fail, open } = command;
+        if let Some(word) = open {
+            return vec![Self::Open { text: format!("{service} runs {program} with {word}, which only systemd can expand"), may_fail }];
+        }
+        let unknown = || vec![Self::Open { text: format!("{service} runs {program}, whose work is not known"), may_fail }];
+        let call = |call| Self::Call { call, may_fail };
+        match (program.rsplit('/').next().unwrap_or(&program), arguments.as_slice()) {
+            ("fstrim", _) => vec![fstrim::parse(&arguments).map_or_else(|text| Self::Nothing { text, may_fail }, call)],
+            ("trimtab", _) => shell::of_trimtab(&arguments).map_or_else(unknown, |calls| calls.into_iter().map(call).collect()),
+            ("true" | "sleep" | "echo", _) => Vec::new(),
+            ("sh" | "bash" | "dash", [flag, text, ..]) if flag.starts_with('-') && flag.ends_with('c') => {
+                Self::of_lines(Lines::of(text), service).unwrap_or_else(unknown)
             }
-            let packaged = DIRECTORIES.contains(&directory) || directory.starts_with("/nix/store/");
-            let unknown = || vec![Self::Open { text: format!("{service} runs {program}, whose work is not known"), may_fail }];
-            let calls = |calls: Vec<fstrim::Call>| calls.into_iter().map(|call| Self::Call { call, may_fail, file: file.clone() });
-            match (name, arguments.as_slice()) {
-                ("fstrim", _) if packaged => match fstrim::parse(&arguments, release) {
-                    FstrimParseResult::Call(call) => calls(vec![call]).collect(),
-                    FstrimParseResult::Idle(text) => vec![Self::Idle(text)],
-                    FstrimParseResult::Fails(text) if may_fail => vec![Self::Idle(text)],
-                    FstrimParseResult::Fails(text) => vec![Self::Fails(text)],
-                },
-                ("trimtab", _) => shell::of_trimtab(&arguments).map_or_else(unknown, |found| calls(found).collect()),
-                ("true" | "sleep" | "echo", _) if packaged => vec![Self::Idle(format!("{service} runs {program} in place of fstrim"))],
-                ("false", _) if packaged && !may_fail => vec![Self::Fails(format!("{service} runs false"))],
-                ("sh" | "bash" | "dash", [flag, text, ..]) if flag.starts_with('-') && flag.ends_with('c') => {
-                    Self::of_lines(Lines::of(text), service, file.as_deref()).unwrap_or_else(unknown)
-                }
-                _ => Lines::of_script(root, Path::new(&program))
-                    .and_then(|lines| Self::of_lines(lines, service, file.as_deref()))
-                    .unwrap_or_else(unknown),
-            }
+            _ => Lines::of_script(root, Path::new(&program)).and_then(|lines| Self::of_lines(lines, service)).unwrap_or_else(unknown),
         }
     }
 
     /// The steps of shell lines. A failed command does not stop the commands after it.
-    fn of_lines(lines: Lines, service: &str, file: Option<&Path>) -> Option<Vec<Self>> {
+    fn of_lines(lines: Lines, service: &str) -> Option<Vec<Self>> {
         if lines.is_empty() {
             return None;
         }
-        let call = |call| Self::Call { call, may_fail: true, file: file.map(Path::to_owned) };
+        let call = |call| Self::Call { call, may_fail: true };
         let open = lines.doubt.map(|doubt| Self::Open { text: format!("{service} runs a shell: {doubt}"), may_fail: true });
         Some(lines.calls.into_iter().map(call).chain(open).collect())
     }
 }
 
+/// Settings of a sandbox whose effect on fstrim is not examined.
+const DOUBTFUL: &str = "
+    RootDirectory RootImage CapabilityBoundingSet ReadWritePaths ReadOnlyPaths ReadOnlyDirectories InaccessiblePaths
+    InaccessibleDirectories TemporaryFileSystem";
+
 impl Sandbox {
     fn of(name: &str, service: &Unit) -> Self {
-        let mut sandbox = Self::default();
-        let mut close = |paths: &[&str], setting: &str| {
-            sandbox.closed.extend(paths.iter().map(|path| (PathBuf::from(path), setting.to_owned())));
-        };
         let last = |key: &str| service.last("Service", key).unwrap_or_default();
-        let home = last("ProtectHome");
+        let (home, mut closed) = (last("ProtectHome"), Vec::new());
         if is_true(home) || ["read-only", "tmpfs"].contains(&home) {
-            close(&["/home", "/root", "/run/user"], &format!("ProtectHome={home}"));
+            closed.extend(["/home", "/root", "/run/user"].map(|path| (path, format!("ProtectHome={home}"))));
         }
-        match last("ProtectSystem") {
-            "strict" => close(&["/"], "ProtectSystem=strict"),
-            "full" => close(&["/usr", "/boot", "/efi", "/etc"], "ProtectSystem=full"),
-            yes if is_true(yes) => close(&["/usr", "/boot", "/efi"], "ProtectSystem=yes"),
-            _ => {}
-        }
-        if is_true(last("PrivateTmp")) {
-            close(&["/tmp", "/var/tmp"], "PrivateTmp=yes");
-        }
-        for key in ["ReadOnlyPaths", "ReadOnlyDirectories", "InaccessiblePaths", "InaccessibleDirectories", "TemporaryFileSystem"] {
-            for value in service.list("Service", key) {
-                for path in value.split_ascii_whitespace() {
-                    close(&[path.trim_start_matches(['-', '+']).split(':').next().unwrap_or_default()], &format!("{key}={value}"));
-                }
-            }
+        if last("ProtectSystem") == "strict" {
+            closed.push(("/", "ProtectSystem=strict".to_owned()));
         }
         let truly = ["PrivateDevices", "PrivateUsers", "DynamicUser"].into_iter().find(|key| is_true(last(key)));
-        let other = ["RootDirectory", "RootImage", "CapabilityBoundingSet", "ReadWritePaths"].into_iter().find(|key| !last(key).is_empty());
+        let other = DOUBTFUL.split_ascii_whitespace().find(|key| !last(key).is_empty());
         let user = Some("User").filter(|_| !["", "root", "0"].contains(&last("User")));
         let key = truly.or(other).or(user);
-        sandbox.doubt = key.map(|key| format!("{name} has {key}={}", last(key)));
-        sandbox
+        Self { closed, doubt: key.map(|key| format!("{name} has {key}={}", last(key))) }
     }
 
     /// The setting that keeps the service from trimming the filesystem mounted there.

@@ -350,7 +350,9 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
         }
     }
     if mount.fs_type == "bcachefs" {
-        return bcachefs_devices(root, &mount.source);
+        // The source lists the devices.
+        let text = mount.source.to_string_lossy();
+        return text.split(':').filter_map(|one| device_of_source(root, Path::new(one))).collect();
     }
     let main = device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source));
     main.into_iter().chain(realtime_device(root, mount)).collect()
@@ -359,39 +361,6 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
 /// The device that holds the realtime files of an XFS.
 pub fn realtime_device(root: &Root, mount: &Mount) -> Option<PathBuf> {
     device_of_source(root, Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?))
-}
-
-/// The devices of a bcachefs: from its sysfs directory, otherwise from the source.
-fn bcachefs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
-    let named = bcachefs_sources(root, source);
-    let members = bcachefs_members(root, &named).into_iter().map(|(_, device)| device).collect::<Vec<_>>();
-    if members.is_empty() { named } else { members }
-}
-
-fn bcachefs_sources(root: &Root, source: &Path) -> Vec<PathBuf> {
-    let text = source.to_string_lossy();
-    text.split(':').filter_map(|one| device_of_source(root, Path::new(one))).collect()
-}
-
-/// The sysfs directory and device of each member of the bcachefs that has one of `named`.
-fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
-    let members = |filesystem: PathBuf| {
-        let member = |name: String| {
-            let directory = filesystem.join(name);
-            let device = root.canonical(directory.join("block"))?;
-            Some((directory, device))
-        };
-        root.list(&filesystem).into_iter().filter(|name| name.starts_with("dev-")).filter_map(member).collect::<Vec<_>>()
-    };
-    let filesystems = root.list("/sys/fs/bcachefs").into_iter().map(|uuid| Path::new("/sys/fs/bcachefs").join(uuid));
-    filesystems.map(members).find(|members| members.iter().any(|(_, device)| named.contains(device))).unwrap_or_default()
-}
-
-/// The `discard` switch of each device of a bcachefs and its setting, as far as sysfs shows it.
-pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<(PathBuf, bool)> {
-    let members = bcachefs_members(root, &bcachefs_sources(root, source)).into_iter();
-    let switches = members.map(|(directory, _)| directory.join("discard"));
-    switches.filter_map(|switch| Some((root.read_u64(&switch)? != 0, switch))).map(|(on, switch)| (switch, on)).collect()
 }
 
 /// The device that a mount source such as `/dev/mapper/home` names.

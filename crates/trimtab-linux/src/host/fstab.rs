@@ -79,13 +79,6 @@ pub(crate) fn read(root: &Root) -> Vec<FstabEntry> {
     parse(&root.read_bytes(Path::new(FSTAB), BYTES_MAX).unwrap_or_default())
 }
 
-/// fstab has exactly one entry for the mount point, without the option `discard`.
-pub(crate) fn lacks_discard(root: &Root, mount_point: &Path) -> bool {
-    let entries = read(root);
-    let found: Vec<&FstabEntry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
-    matches!(found.as_slice(), [entry] if !entry.has_option("discard"))
-}
-
 /// Skips comments and the lines that libmount rejects: fewer than three fields, or a fifth or
 /// sixth field that is not a number.
 pub(crate) fn parse(bytes: &[u8]) -> Vec<FstabEntry> {

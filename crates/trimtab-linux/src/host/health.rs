@@ -132,31 +132,8 @@ fn wear(root: &Root, layer: &Layer) -> String {
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => "n/a: NVMe drives report it to root only".to_owned(),
             Err(_) => "n/a: the drive does not report it".to_owned(),
         },
-        Bus::Mmc => in_tenths(root.read(device_directory(layer).join("life_time"))),
-        _ => match health_descriptor(root, layer) {
-            Some(estimates) => in_tenths(Some(estimates)),
-            None if matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd | Bus::Zram) => "n/a: a virtual drive has none".to_owned(),
-            None => "n/a: the kernel does not show it; 'smartctl -A' asks the drive".to_owned(),
-        },
-    }
-}
-
-/// The two life time estimates of a UFS device, from the directory of its host controller.
-fn health_descriptor(root: &Root, layer: &Layer) -> Option<String> {
-    let estimate = |place: &Path, which: &str| root.read(place.join("health_descriptor").join(format!("life_time_estimation_{which}")));
-    let sys = root.canonical(&layer.sys)?;
-    sys.ancestors().find_map(|place| Some(format!("{} {}", estimate(place, "a")?, estimate(place, "b")?)))
-}
-
-/// eMMC and UFS report wear in steps of 10 %, for two kinds of flash: `0x02 0x01` is 10 to 20
-/// % and 0 to 10 %. The worse one counts.
-fn in_tenths(text: Option<String>) -> String {
-    let steps = text.iter().flat_map(|text| text.split_whitespace());
-    let step = steps.filter_map(|step| u8::from_str_radix(step.trim_start_matches("0x"), 16).ok()).max();
-    match step {
-        Some(step @ 1..=10) => format!("{} to {} % of its rated life used", (step - 1) * 10, step * 10),
-        Some(11) => "all of its rated life used".to_owned(),
-        _ => "n/a: the device does not report it".to_owned(),
+        Bus::Virtio | Bus::VirtioScsi | Bus::Nbd | Bus::Zram => "n/a: a virtual drive has none".to_owned(),
+        _ => "n/a: read from NVMe drives only; 'smartctl -A' asks others".to_owned(),
     }
 }
 
@@ -182,21 +159,10 @@ mod tests {
         assert_eq!(SmartLog::parse(&page[..511]), None);
     }
 
-    #[test]
-    fn in_tenths_returns_worse_estimate() {
-        let shown = |text: &str| in_tenths(Some(text.to_owned()));
-        assert_eq!(shown("0x02 0x01"), "10 to 20 % of its rated life used");
-        assert_eq!(shown("0x01 0x0b"), "all of its rated life used");
-        for unknown in ["0x00 0x00", "0x0c 0x00", "", "?"] {
-            assert!(shown(unknown).starts_with("n/a"), "{unknown}");
-        }
-    }
-
     proptest! {
         #[test]
-        fn smart_log_parse_never_panics(page in proptest::collection::vec(any::<u8>(), 0..600), text in "\\PC{0,40}") {
+        fn smart_log_parse_never_panics(page in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = SmartLog::parse(&page);
-            let _ = in_tenths(Some(text));
         }
     }
 }

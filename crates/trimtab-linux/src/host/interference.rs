@@ -1,5 +1,5 @@
 //! Interference during a measurement: I/O of other processes on the device, their CPU time,
-//! pressure, heat. Compares two samples; the warning thresholds are constants here.
+//! heat. Compares two samples; the warning thresholds are constants here.
 
 use super::block::{Layer, LayerKind, Stack};
 use super::drive;
@@ -24,9 +24,6 @@ const UNEXPLAINED_IO_SHARE: f64 = 0.5;
 const OTHER_CPU_SHARE: f64 = 0.10;
 /// CPU time stolen by the hypervisor, as a share of all CPUs.
 const STEAL_SHARE: f64 = 0.02;
-/// Share of time in which some task waited for memory.
-const MEMORY_PRESSURE_SHARE: f64 = 0.01;
-
 /// The I/O of the measured code itself on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnIo {
@@ -71,7 +68,6 @@ struct Temperature {
     name: String,
     milli_celsius: i64,
     limit: Option<i64>,
-    of_drive: bool,
 }
 
 /// The state of the machine at one moment.
@@ -81,7 +77,6 @@ pub struct MachineSample {
     device: Option<(String, DiskStat)>,
     own: OwnIo,
     cpu: CpuTicks,
-    pressure_us: BTreeMap<&'static str, u64>,
     processes: BTreeMap<(u32, u64), Process>,
     temperatures: Vec<Temperature>,
     throttled: u64,
@@ -96,7 +91,6 @@ impl MachineSample {
             device: watched.and_then(|l| Some((l.shown_name(), DiskStat::read(root, &l.sys)?))),
             own: own_io(root),
             cpu: cpu_ticks(&root.read("/proc/stat").unwrap_or_default()),
-            pressure_us: pressures(root),
             processes: processes(root),
             temperatures: temperatures(root, stack),
             throttled: throttled(root),
@@ -131,20 +125,6 @@ fn cpu_ticks(stat: &str) -> CpuTicks {
     // user nice system idle iowait irq softirq steal; guest times are included in user.
     let fields: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
     CpuTicks { total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)), steal: fields.get(7).copied().unwrap_or(0) }
-}
-
-/// Total stall times in microseconds (Documentation/accounting/psi.rst).
-fn pressures(root: &Root) -> BTreeMap<&'static str, u64> {
-    let kinds = [("cpu", "some", "cpu_some"), ("io", "some", "io_some"), ("io", "full", "io_full"), ("memory", "some", "memory_some")];
-    let mut totals = BTreeMap::new();
-    for (resource, line, key) in kinds {
-        let text = root.read(format!("/proc/pressure/{resource}")).unwrap_or_default();
-        let total = text.lines().find(|l| l.starts_with(line)).and_then(|l| l.split_once("total=")?.1.trim().parse().ok());
-        if let Some(total) = total {
-            totals.insert(key, total);
-        }
-    }
-    totals
 }
 
 /// All programs except this one and kernel threads, by process id and start time.
@@ -184,26 +164,22 @@ fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
     Some(((pid, number(19)?), Process { name, ticks, io_bytes: None }))
 }
 
+/// The temperatures of the drives.
 fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
     let drives: Vec<PathBuf> = stack.drives().filter_map(|d| root.canonical(drive::device_directory(d))).collect();
     let mut all = Vec::new();
     for name in root.list("/sys/class/hwmon") {
         let Some(dir) = root.canonical(Path::new("/sys/class/hwmon").join(&name)) else { continue };
+        if !drives.iter().any(|drive| dir.starts_with(drive)) {
+            continue;
+        }
         let chip = root.read(dir.join("name")).unwrap_or(name);
-        let of_drive = drives.iter().any(|d| dir.starts_with(d));
         for input in root.list(&dir).iter().filter(|n| n.starts_with("temp") && n.ends_with("_input")) {
             let attribute = |suffix: &str| dir.join(input.replace("_input", suffix));
             let Some(milli_celsius) = root.read_i64(dir.join(input)) else { continue };
             let limit = root.read_i64(attribute("_max")).or_else(|| root.read_i64(attribute("_crit")));
             let label = root.read(attribute("_label")).unwrap_or_else(|| input.replace("_input", ""));
-            all.push(Temperature { name: format!("{chip} {label}"), milli_celsius, limit, of_drive });
-        }
-    }
-    for zone in root.list("/sys/class/thermal").iter().filter(|n| n.starts_with("thermal_zone")) {
-        let dir = Path::new("/sys/class/thermal").join(zone);
-        if let Some(milli_celsius) = root.read_i64(dir.join("temp")) {
-            let name = root.read(dir.join("type")).unwrap_or_else(|| zone.clone());
-            all.push(Temperature { name, milli_celsius, limit: None, of_drive: false });
+            all.push(Temperature { name: format!("{chip} {label}"), milli_celsius, limit });
         }
     }
     all
@@ -224,7 +200,6 @@ pub fn judge(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>) 
     let others = ForeignActivity::between(before, after);
     judge_io(before, after, own, &others, &mut report);
     judge_cpu(before, after, &others, &mut report);
-    judge_pressure(before, after, seconds, &mut report);
     judge_heat(before, after, &mut report);
     (report.fields, report.warnings)
 }
@@ -348,32 +323,14 @@ fn judge_cpu(before: &MachineSample, after: &MachineSample, others: &ForeignActi
     }
 }
 
-fn judge_pressure(before: &MachineSample, after: &MachineSample, seconds: f64, report: &mut InterferenceReport) {
-    if seconds <= 0.0 {
-        return;
-    }
-    for (key, now) in &after.pressure_us {
-        let Some(then) = before.pressure_us.get(key) else { continue };
-        let share = now.saturating_sub(*then) as f64 / 1e6 / seconds;
-        report.field(&format!("interference.pressure_{key}"), percent(share));
-        if *key == "memory_some" && share > MEMORY_PRESSURE_SHARE {
-            let text = format!("programs waited for memory {} of the time: buffered figures may be too low", percent(share));
-            report.warn("interference.memory-pressure", &[("share", percent(share))], text);
-        }
-    }
-}
-
 fn judge_heat(before: &MachineSample, after: &MachineSample, report: &mut InterferenceReport) {
     let celsius = |milli: i64| format!("{:.1} °C", milli as f64 / 1000.0);
     let peak = |n: usize, t: &Temperature| before.temperatures.get(n).map_or(t.milli_celsius, |b| b.milli_celsius.max(t.milli_celsius));
     let all = || after.temperatures.iter().enumerate().map(|(n, t)| (peak(n, t), t));
     if let Some((hottest, which)) = all().max_by_key(|(milli, _)| *milli) {
-        report.field("interference.temperature_max", format!("{} ({})", celsius(hottest), which.name));
-    }
-    if let Some((hottest, which)) = all().filter(|(_, t)| t.of_drive).max_by_key(|(milli, _)| *milli) {
         report.field("interference.drive_temperature_max", format!("{} ({})", celsius(hottest), which.name));
     }
-    for (milli, sensor) in all().filter(|(milli, t)| t.of_drive && t.limit.is_some_and(|limit| limit > 0 && *milli >= limit)) {
+    for (milli, sensor) in all().filter(|(milli, t)| t.limit.is_some_and(|limit| limit > 0 && *milli >= limit)) {
         let text = format!("the drive reached {} ({}), its limit: it may have slowed itself down", celsius(milli), sensor.name);
         report.warn("interference.drive-hot", &[("temperature", celsius(milli))], text);
     }
@@ -399,7 +356,6 @@ mod tests {
             device: Some(("sda".into(), DiskStat::default())),
             own: OwnIo::default(),
             cpu: CpuTicks { total: 1000, steal: 0 },
-            pressure_us: BTreeMap::from([("memory_some", 0), ("cpu_some", 0)]),
             processes: BTreeMap::from([((7, 70), Process { name: "rsync".into(), ticks: 10, io_bytes: Some(0) })]),
             temperatures: Vec::new(),
             throttled: 0,
@@ -476,17 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn judge_warns_about_cpu_memory_and_heat() {
+    fn judge_warns_about_cpu_and_heat() {
         let (before, after) = later(|a| {
             a.processes.values_mut().for_each(|p| p.ticks += 500);
             a.cpu.steal = 100;
-            a.pressure_us.insert("memory_some", 1_000_000);
             a.throttled = 3;
-            a.temperatures =
-                vec![Temperature { name: "nvme Composite".into(), milli_celsius: 85_000, limit: Some(84_850), of_drive: true }];
+            a.temperatures = vec![Temperature { name: "nvme Composite".into(), milli_celsius: 85_000, limit: Some(84_850) }];
         });
-        let expected =
-            ["interference.cpu", "interference.steal", "interference.memory-pressure", "interference.drive-hot", "interference.throttled"];
+        let expected = ["interference.cpu", "interference.steal", "interference.drive-hot", "interference.throttled"];
         assert_eq!(codes(&before, &after, None), expected);
     }
 

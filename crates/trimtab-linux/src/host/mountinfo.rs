@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use trimtab_drive::units::Bytes;
 
 /// A device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,32 +158,10 @@ fn path(field: &[u8]) -> PathBuf {
 /// The kernel's list of swap areas.
 pub const SWAPS: &str = "/proc/swaps";
 
-/// A swap device or file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwapArea {
-    /// The name in `/proc/swaps`.
-    pub source: PathBuf,
-    /// Bytes in use.
-    pub used: Bytes,
-    /// Negative if the kernel chose it.
-    pub priority: i32,
-}
-
-/// Parses `/proc/swaps` without its header. A missing size is 0, a missing priority -1.
-pub fn swap_areas(table: &[u8]) -> impl Iterator<Item = SwapArea> + '_ {
-    let area = |line: &[u8]| {
-        let fields: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
-        let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse::<i64>().ok();
-        let source = path(fields.first().filter(|field| field.starts_with(b"/"))?);
-        let used = Bytes(u64::try_from(number(3).unwrap_or(0)).unwrap_or(0).saturating_mul(1024));
-        Some(SwapArea { source, used, priority: number(4).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1) })
-    };
-    table.split(|&b| b == b'\n').skip(1).filter_map(area)
-}
-
 /// The devices and files that `/proc/swaps` lists.
 pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    swap_areas(table).map(|area| area.source)
+    let name = |line: &[u8]| line.split(u8::is_ascii_whitespace).next().filter(|name| name.starts_with(b"/")).map(path);
+    table.split(|&b| b == b'\n').skip(1).filter_map(name)
 }
 
 /// Decodes escapes such as `\040`: a backslash and three octal digits are one byte.
@@ -404,9 +381,8 @@ not a mount line
     fn swap_sources_reads_first_field() {
         let table =
             b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
-        let area = |source: &str, used: u64, priority: i32| SwapArea { source: source.into(), used: Bytes(used), priority };
-        assert_eq!(swap_areas(table).collect::<Vec<_>>(), [area("/dev/sda2", 0, -2), area("/my swap", 0, -3)]);
-        assert_eq!(swap_areas(b"").count(), 0);
+        assert_eq!(swap_sources(table).collect::<Vec<_>>(), [Path::new("/dev/sda2"), Path::new("/my swap")]);
+        assert_eq!(swap_sources(b"").count(), 0);
     }
 
     #[test]

@@ -16,26 +16,24 @@
 //! processes, under a lock on the directory. Files that `apply` replaces must survive a
 //! reboot; their notes are stored next to their copies ([`crate::apply`]).
 
-mod announcement;
 mod change;
 mod mount_option;
 mod mounted;
 
-pub use announcement::AnnouncedChange;
 pub use change::{Change, UndoResult};
 pub use mounted::MountScope;
 
 use crate::host::block::sysfs_name;
 use crate::output::Context;
 use crate::session::directories::run_directory;
-use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
+use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::sys::interrupt::TemporaryChangeGuard;
-use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Suffix of note names.
@@ -47,8 +45,8 @@ const NOTE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Notes(PathBuf);
 
-/// The locked directory, and the path of its parent.
-struct NotesDirectory(Dir, PathBuf);
+/// The locked directory.
+struct NotesDirectory(Dir);
 
 /// The note of a change of this process. Dropping it does not restore the old value: see
 /// [`Note::put_back`].
@@ -85,17 +83,11 @@ impl Notes {
         Self(real.unwrap_or(run_directory).join("notes"))
     }
 
-    fn run_directory(&self) -> &Path {
-        self.0.parent().unwrap_or(&self.0)
-    }
-
     fn open(&self, make: bool) -> io::Result<NotesDirectory> {
         let dir = Dir::guarded(&self.0, make)?;
-        // Earlier versions let other users read the directory.
-        rustix::fs::fchmod(&dir, Mode::from_raw_mode(PRIVATE_DIR))?;
         dir.require_private()?;
         flock(&dir, FlockOperation::LockExclusive)?;
-        Ok(NotesDirectory(dir, self.run_directory().to_owned()))
+        Ok(NotesDirectory(dir))
     }
 
     /// Writes the note of a change that is about to be made. Fails if a living process has made
@@ -116,14 +108,7 @@ impl Notes {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: TemporaryChangeGuard::begin() };
         note.write()?;
-        announcement::announce(self.run_directory(), &note.name, &note.change);
         Ok(note)
-    }
-
-    /// Returns the announced changes of mounts within `reach`, for users who may not read the
-    /// notes.
-    pub fn announced(&self, reach: &MountScope) -> io::Result<Vec<AnnouncedChange>> {
-        announcement::read(self.run_directory(), reach)
     }
 
     /// Undoes the change of the note `name`, whichever process wrote it, and removes the note.
@@ -153,15 +138,13 @@ impl Notes {
     /// Undoes the changes that killed processes left within `reach`. Changes that cannot be
     /// undone stay noted.
     pub fn put_back_left(&self, reach: &MountScope) -> io::Result<Vec<ChangeSettlement>> {
-        let (mut all, mut names) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         self.each(|room, name, found| {
             if !found.alive {
                 all.extend(room.settle(name, &found, reach)?);
             }
-            names.push(name.to_owned());
             Ok(())
         })?;
-        announcement::sweep(self.run_directory(), &names);
         Ok(all)
     }
 
@@ -248,7 +231,6 @@ impl NotesDirectory {
         };
         if !left.as_ref().is_some_and(|left| left.undone.is_open()) {
             let _ = self.0.remove_file(name, &found.file)?;
-            announcement::withdraw(&self.1, name);
         }
         Ok(left)
     }
@@ -283,7 +265,6 @@ impl Note {
             return Err(io::Error::other(left.text));
         }
         let _ = room.0.remove_file(&self.name, &self.file)?;
-        announcement::withdraw(&room.1, &self.name);
         Ok(left.undone)
     }
 
@@ -303,15 +284,10 @@ static AT_START: Mutex<Vec<ChangeSettlement>> = Mutex::new(Vec::new());
 /// Undoes the changes that killed commands left within `reach`, at the start of every
 /// command. Reports them unless `says_itself`, where the command does so.
 pub fn at_start(context: &Context, reach: &MountScope, says_itself: bool) {
-    let notes = Notes::here();
-    let found = match notes.put_back_left(reach) {
+    let found = match Notes::here().put_back_left(reach) {
         Ok(found) => found,
-        // A user who may not open the notes cannot restore anything either, and gets the
-        // announcements instead.
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            let announced = notes.announced(reach).unwrap_or_default().into_iter().filter(|change| !change.alive);
-            announced.map(|change| ChangeSettlement { undone: UndoResult::Left, text: change.text }).collect()
-        }
+        // A user who may not open the notes cannot restore anything either.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => return,
         Err(error) => {
             crate::output::complain(&format!("cannot see what killed processes may have left: {error}"));
             return;
@@ -324,13 +300,11 @@ pub fn at_start(context: &Context, reach: &MountScope, says_itself: bool) {
 }
 
 /// Describes the mount options within `reach` that living processes have changed temporarily.
+/// Empty for a user who may not read the notes.
 pub fn changed_now(reach: &MountScope) -> io::Result<Vec<String>> {
-    let notes = Notes::here();
-    match notes.changed_meanwhile(reach) {
+    match Notes::here().changed_meanwhile(reach) {
         Ok(changes) => Ok(changes.iter().filter_map(Change::meanwhile).collect()),
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            Ok(notes.announced(reach)?.into_iter().filter(|change| change.alive).map(|change| change.text).collect())
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }

@@ -167,20 +167,7 @@ impl Recorder {
 
     /// Progress of the run.
     pub fn progress(&self) -> RunProgress<'_> {
-        RunProgress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written, recorder: Some(self) }
-    }
-
-    /// Latency from issue to completion of all operations in the current phase.
-    pub fn latencies(&self) -> Histogram {
-        let mut all = Histogram::new();
-        if let Some(current) = &self.current {
-            for kind in current.kinds.iter().flatten() {
-                all.merge(&kind.total);
-                kind.at_once.iter().for_each(|latencies| all.merge(latencies));
-            }
-            current.waiting.iter().for_each(|(_, latency)| all.record(*latency));
-        }
-        all
+        RunProgress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written }
     }
 
     /// Records an operation.
@@ -472,7 +459,6 @@ mod tests {
             recorder.split_op(OpKind::Write, issued, issued + waited, issued + waited + took, 4096);
             [waited, took, waited + took].into_iter().zip(&mut parts).for_each(|(latency, part)| part.record(latency));
         }
-        assert_eq!(recorder.latencies(), parts[2]);
         let run = recorder.finish(ms(2000));
         assert!(run.phases[0].latencies.iter().map(|latency| &latency.histogram).eq(&parts));
     }

@@ -130,27 +130,6 @@ fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> Stri
     format!("{}{blank}{}{}", &text[..options.start], kept.join(","), &text[options.end..])
 }
 
-/// The text with `discard` as the only discard option of the swap area `source`.
-pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, FstabError> {
-    let mut at = 0;
-    let mut found = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let fields = fields(line);
-        if let [from, _, kind, rest @ ..] = fields.as_slice()
-            && &line[kind.clone()] == "swap"
-            && unescape(line[from.clone()].as_bytes()) == source.as_os_str().as_encoded_bytes()
-        {
-            let options = rest.first().cloned().unwrap_or(kind.end..kind.end);
-            found.push(at + options.start..at + options.end);
-        }
-        at += line.len();
-    }
-    let [options] = found.as_slice() else {
-        return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
-    };
-    Ok(with_option(text, options, Some("discard")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,14 +170,6 @@ mod tests {
         assert_eq!(at(&["/home", "/srv"]), [Path::new("/"), Path::new("/home"), Path::new("/srv")]);
         assert_eq!(at(&["/data", "/var/www"]), [Path::new("/data")]);
         assert!(at(&["/var/www"]).is_empty());
-    }
-
-    #[test]
-    fn swap_with_discard_finds_source_as_written() {
-        let changed = |source: &str| swap_with_discard(TEXT, Path::new(source));
-        assert!(changed("/dev/d").unwrap().ends_with("/dev/d none swap sw,discard"));
-        assert_eq!(changed("/dev/b"), Err(FstabError::NotListed), "not a swap area");
-        assert_eq!(swap_with_discard("UUID=1 none swap\n", Path::new("UUID=1")).unwrap(), "UUID=1 none swap discard\n");
     }
 
     #[test]

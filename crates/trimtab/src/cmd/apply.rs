@@ -22,7 +22,7 @@ Examples:
 
 Writes /etc/fstab and /etc/trimtab/trimtab.toml: one line or section for each, and keeps the rest of
 both. In fstab, online sets discard (btrfs: discard=async). The other policies remove it, or set
-nodiscard on filesystems that discard by default (btrfs, f2fs, bcachefs). ntfs3 keeps discard, because
+nodiscard on filesystems that discard by default (btrfs, f2fs). ntfs3 keeps discard, because
 it refuses every trim without it. All lines of one filesystem get the same option, since its first
 mount decides. Mounts and services are not touched; the output names what to restart. The earlier
 files are kept below /var/lib/trimtab/applied. --undo restores the changed lines and keeps later

@@ -24,20 +24,11 @@ pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
         }
         RemedyAction::Passdown { pool, .. } => vec![line("lvchange", ["--discards", "passdown"], &["--", pool])],
         RemedyAction::Timer => vec![line("systemctl", ["enable", "--now"], &["fstrim.timer"])],
-        RemedyAction::ReloadTable { name } | RemedyAction::AllowIntegrity { name } => {
+        RemedyAction::ReloadTable { name } => {
             let lines = reload(name, false);
             vec![lines.table, lines.load, lines.resume]
         }
-        RemedyAction::SwapDiscard { device } => {
-            let device = device.to_string_lossy();
-            vec![line("swapoff", [""; 0], &["--", &device]), line("swapon", ["--discard"], &["--", &device])]
-        }
-        RemedyAction::Attribute { .. }
-        | RemedyAction::Provisioning { .. }
-        | RemedyAction::Crypttab { .. }
-        | RemedyAction::MountDiscard { .. }
-        | RemedyAction::Fstab { .. }
-        | RemedyAction::SwapFstab { .. } => Vec::new(),
+        RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::Crypttab { .. } => Vec::new(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Observed state of a change.
 
 use super::setting_state::SettingState;
-use super::{mount, swap};
 use crate::apply::{self, System};
 use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::{RemedyAction, Tables, trim_units};
@@ -40,9 +39,7 @@ impl Machine {
                     _ => SettingState::Gone,
                 }
             }
-            RemedyAction::AllowDiscards { name, .. } | RemedyAction::AllowIntegrity { name, .. } => {
-                self.table(name, |says| says("allow_discards"))
-            }
+            RemedyAction::AllowDiscards { name, .. } => self.table(name, |says| says("allow_discards")),
             RemedyAction::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
             // A pool's status shows more than its limits.
             RemedyAction::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
@@ -52,9 +49,7 @@ impl Machine {
                 Some(sys) => SettingState::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
                 None => SettingState::Gone,
             },
-            RemedyAction::MountDiscard { mount_point } => mount::look(mount_point),
-            RemedyAction::SwapDiscard { device } => swap::look(&self.root, device),
-            RemedyAction::Fstab { .. } | RemedyAction::SwapFstab { .. } | RemedyAction::Crypttab { .. } => file(action),
+            RemedyAction::Crypttab { .. } => file(action),
             RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
@@ -76,7 +71,6 @@ impl Machine {
             RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { limit_file: file, .. } => {
                 file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq")))
             }
-            RemedyAction::MountDiscard { mount_point } => mount::device(mount_point),
             _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
         };
         identity.unwrap_or_default()
@@ -86,7 +80,6 @@ impl Machine {
     fn mapping(&self, action: &RemedyAction) -> Option<PathBuf> {
         match action {
             RemedyAction::AllowDiscards { name, .. }
-            | RemedyAction::AllowIntegrity { name, .. }
             | RemedyAction::Passdown { name, .. }
             | RemedyAction::RefreshCrypt { name, .. }
             | RemedyAction::ReloadTable { name } => mapped_by_name(&self.root, name),
@@ -102,13 +95,8 @@ impl Machine {
 
 /// True if a reboot reverts the action.
 pub fn is_lost_on_reboot(action: &RemedyAction) -> bool {
-    matches!(
-        action,
-        RemedyAction::Attribute { .. }
-            | RemedyAction::Provisioning { .. }
-            | RemedyAction::MountDiscard { .. }
-            | RemedyAction::SwapDiscard { .. }
-    ) || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. } | RemedyAction::AllowIntegrity { .. })
+    matches!(action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. })
+        || matches!(action, RemedyAction::AllowDiscards { persistent: false, .. })
 }
 
 /// True if a mapping is read-only.
@@ -127,8 +115,6 @@ fn file(action: &RemedyAction) -> SettingState {
 /// The change of a system file; `None` if it needs none.
 pub fn edits(system: &System, action: &RemedyAction) -> anyhow::Result<Option<apply::ApplyPlan>> {
     match action {
-        RemedyAction::Fstab { mount_point } => apply::discards::in_fstab(system, mount_point),
-        RemedyAction::SwapFstab { source } => apply::discards::in_fstab_for_swap(system, source),
         RemedyAction::Crypttab { name } => apply::discards::in_crypttab(system, name),
         _ => Ok(None),
     }

@@ -13,7 +13,7 @@
 
 use super::look::Machine;
 use super::setting_state::SettingState;
-use super::{is_absent, perform, revert, swap, words};
+use super::{is_absent, perform, revert, words};
 use crate::apply::{self, System};
 use crate::records::{RECORD, Records, VERSION, numbered};
 use anyhow::{Context as _, bail};
@@ -55,22 +55,6 @@ struct MendStep {
     /// Undo has begun.
     #[serde(default)]
     taking_back: bool,
-    /// Priority of a swap area; unreadable while the area is inactive.
-    #[serde(default)]
-    swap_priority: Option<i32>,
-}
-
-impl MendStep {
-    /// The swap area, with its priority, of a step whose process was killed between `swapoff` and
-    /// `swapon`; `None` if the area is active.
-    fn lost_area<'a>(&'a self, seen: &SettingState) -> Option<(&'a Path, i32)> {
-        match &self.action {
-            RemedyAction::SwapDiscard { device } if *seen == SettingState::Gone && (!self.done || self.taking_back) => {
-                Some((device, self.swap_priority?))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Number of attempts to take a lock, with this pause after each failed one.
@@ -160,12 +144,8 @@ impl MendRun {
         let machine = Machine::read()?;
         let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
         let identity = machine.identity(action);
-        let swap_priority = match action {
-            RemedyAction::SwapDiscard { device } => swap::priority(&machine.root, device),
-            _ => None,
-        };
         let boot = boot_id();
-        self.record.steps.push(MendStep { action: action.clone(), boot, identity, files, done: false, taking_back: false, swap_priority });
+        self.record.steps.push(MendStep { action: action.clone(), boot, identity, files, done: false, taking_back: false });
         self.records.write(self.number, &self.record)?;
         let outcome = perform(action, say);
         let last = self.record.steps.last_mut().context("the step was noted")?;
@@ -176,7 +156,7 @@ impl MendRun {
             }
             Err(error) => {
                 let seen = Machine::read()?.look(action);
-                if matches!(seen, SettingState::Before | SettingState::Gone) && last.lost_area(&seen).is_none() {
+                if matches!(seen, SettingState::Before | SettingState::Gone) {
                     self.record.steps.pop();
                     self.forget_last()?;
                 }
@@ -251,11 +231,7 @@ fn take_back_step(
         return Ok(format!("{what}: would be undone"));
     }
     begin()?;
-    match step.lost_area(&machine.look(&step.action)) {
-        Some((device, priority)) => swap::restore(device, priority, say),
-        None => revert(&step.action, step.files, say),
-    }
-    .with_context(|| format!("cannot undo: {what}"))?;
+    revert(&step.action, step.files, say).with_context(|| format!("cannot undo: {what}"))?;
     match Machine::read()?.look(&step.action) {
         SettingState::Set => bail!("cannot undo: {what}: the machine shows nothing of it"),
         _ => Ok(format!("{what}: undone")),
@@ -268,8 +244,7 @@ fn why_not(step: &MendStep, machine: &Machine) -> Option<String> {
         return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
     // For other actions, the state of the machine shows whether they still apply.
-    let of_this_boot =
-        matches!(step.action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. } | RemedyAction::SwapDiscard { .. });
+    let of_this_boot = matches!(step.action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. });
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
     }
@@ -279,14 +254,11 @@ fn why_not(step: &MendStep, machine: &Machine) -> Option<String> {
     let identity = machine.identity(&step.action);
     let seen = machine.look(&step.action);
     match seen {
-        SettingState::Gone if step.lost_area(&seen).is_some() => None,
         SettingState::Gone => Some("it is not there any more".to_owned()),
         SettingState::Before => Some("it is as it was before".to_owned()),
         SettingState::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
-        SettingState::Set | SettingState::Hidden if identity != step.identity => {
-            Some("there is another one of that name now, which stays as it is".to_owned())
-        }
-        SettingState::Set | SettingState::Hidden => None,
+        SettingState::Set if identity != step.identity => Some("there is another one of that name now, which stays as it is".to_owned()),
+        SettingState::Set => None,
     }
 }
 
@@ -330,7 +302,7 @@ mod tests {
     use super::*;
 
     fn step(action: RemedyAction) -> MendStep {
-        MendStep { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false, swap_priority: None }
+        MendStep { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false }
     }
 
     #[test]
@@ -354,28 +326,10 @@ mod tests {
 
     #[test]
     fn file_changed_by_other_step_is_not_restored() {
-        let fstab = RemedyAction::Fstab { mount_point: "/a".into() };
-        assert_eq!(not_ours(&fstab, Path::new("/a")), None);
-        assert!(not_ours(&fstab, Path::new("/b")).is_some());
-        assert!(not_ours(&RemedyAction::Timer, Path::new("/a")).is_some());
-        assert_eq!(not_ours(&RemedyAction::Crypttab { name: "home".into() }, Path::new("home")), None);
-    }
-
-    #[test]
-    fn swap_is_restored_only_after_kill_between_programs() {
-        let machine = Machine::read().unwrap();
-        let done = MendStep { swap_priority: Some(7), ..step(RemedyAction::SwapDiscard { device: "/dev/no-such-area".into() }) };
-        // The object was removed after the step.
-        assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
-        let killed = [MendStep { done: false, ..done.clone() }, MendStep { taking_back: true, ..done.clone() }];
-        for killed in killed {
-            assert_eq!(killed.lost_area(&SettingState::Gone), Some((Path::new("/dev/no-such-area"), 7)));
-            assert_eq!(killed.lost_area(&SettingState::Hidden), None);
-            assert_eq!(why_not(&killed, &machine), None);
-            assert!(why_not(&MendStep { boot: "another".into(), ..killed }, &machine).unwrap().contains("started since"));
-        }
-        let without = serde_json::json!({ "action": { "what": "timer" }, "boot": "", "identity": "", "files": null, "done": true });
-        assert_eq!(serde_json::from_value::<MendStep>(without).unwrap().swap_priority, None, "as notes were written before");
+        let home = RemedyAction::Crypttab { name: "home".into() };
+        assert_eq!(not_ours(&home, Path::new("home")), None);
+        assert!(not_ours(&home, Path::new("other")).is_some());
+        assert!(not_ours(&RemedyAction::Timer, Path::new("home")).is_some());
     }
 
     #[test]

@@ -11,8 +11,6 @@ pub enum SettingState {
     Other(String),
     /// The object does not exist.
     Gone,
-    /// The kernel does not expose the state.
-    Hidden,
 }
 
 impl SettingState {

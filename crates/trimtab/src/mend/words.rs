@@ -23,7 +23,6 @@ pub fn told(action: &RemedyAction) -> ActionDescription {
 }
 
 fn does(action: &RemedyAction) -> String {
-    let with_option = |file: &str, whose: &str| format!("the option discard for {} in {file}", quoted(whose));
     match action {
         RemedyAction::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
         RemedyAction::Provisioning { file, from, to, limit_file, limit } => format!(
@@ -31,14 +30,8 @@ fn does(action: &RemedyAction) -> String {
             quoted(&file.to_string_lossy()),
             quoted(&limit_file.to_string_lossy())
         ),
-        RemedyAction::MountDiscard { mount_point } => format!("remount {} with discard", quoted(&mount_point.to_string_lossy())),
-        RemedyAction::Fstab { mount_point } => with_option("fstab", &mount_point.to_string_lossy()),
-        RemedyAction::SwapFstab { source } => with_option("fstab", &source.to_string_lossy()),
-        RemedyAction::Crypttab { name } => with_option("crypttab", name),
+        RemedyAction::Crypttab { name } => format!("the option discard for {} in crypttab", quoted(name)),
         RemedyAction::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
-        RemedyAction::AllowIntegrity { name } => {
-            format!("load the table of {name} once more, with allow_discards (dmsetup reload, dmsetup resume)")
-        }
         _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
     }
 }
@@ -49,11 +42,10 @@ fn costs(action: &RemedyAction) -> Option<&'static str> {
             Some("from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase")
         }
         RemedyAction::RefreshCrypt { .. } => Some("it asks for the passphrase"),
-        RemedyAction::ReloadTable { .. } | RemedyAction::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),
+        RemedyAction::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
         RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
-        RemedyAction::SwapDiscard { .. } => Some("what was swapped out is read back into memory"),
         _ => None,
     }
 }
@@ -74,8 +66,6 @@ pub fn can_be_taken_back(action: &RemedyAction) -> bool {
 /// The subject of the edited line, if the action edits a system file.
 pub fn subject_of_file(action: &RemedyAction) -> Option<&Path> {
     match action {
-        RemedyAction::Fstab { mount_point } => Some(mount_point),
-        RemedyAction::SwapFstab { source } => Some(source),
         RemedyAction::Crypttab { name } => Some(Path::new(name)),
         _ => None,
     }
@@ -106,8 +96,6 @@ mod tests {
             "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 > /sys/block/sda/queue/discard_max_bytes"
         );
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
-        let point = told(&RemedyAction::MountDiscard { mount_point: "/my disk".into() });
-        assert_eq!(point.does, "remount '/my disk' with discard");
         assert_eq!(told(&RemedyAction::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to undo");
     }
 }

@@ -307,7 +307,7 @@ fn apply_bad_input_is_one_line_and_changes_nothing() {
             predicate::str::contains(format!("'{path}' is not a mount point")).and(predicate::str::contains(format!("give {point}")));
         system.apply(&["idle", path]).code(1).stdout("").stderr(refused.and(one_line()));
     }
-    system.apply(&["idle", "/proc"]).code(1).stderr(predicate::str::contains("/proc (proc) cannot discard").and(one_line()));
+    system.apply(&["idle", "/proc"]).code(1).stderr(predicate::str::contains("/proc (proc) is not known to discard").and(one_line()));
     system.apply(&["online", "/loose"]).code(1).stderr(predicate::str::contains("tune2fs").and(one_line()));
     system.apply(&["idle"]).code(2);
     system.apply(&["idle", "/", "--undo"]).code(2);

@@ -83,14 +83,14 @@ fn doctor_all_lists_zfs_and_skipped_devices() {
 }
 
 #[test]
-fn doctor_of_bcachefs_sees_every_device_and_the_default() {
-    for (options, verdict) in [("rw,discard", "reaches"), ("rw", "reaches"), ("rw,nodiscard", "blocked")] {
+fn doctor_of_bcachefs_sees_every_device() {
+    for options in ["rw,discard", "rw"] {
         let mounts = format!(
             "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n36 27 0:44 / /srv rw - bcachefs /dev/nvme0n1p3:/dev/xvdb {options}\n"
         );
         let tree = unpack(&format!("{BASE}{mounts}{}", volume("xvdb", "202:16", TAKES, "")));
         let (_, document) = examine(&tree, &["/srv"]);
-        assert_eq!(document["diagnoses"][0]["verdict"]["kind"], verdict, "{options}");
+        assert_eq!(document["diagnoses"][0]["verdict"]["kind"], "unknown", "{options}");
         let below = document["diagnoses"][0]["filesystem"]["below"].as_array().unwrap().len();
         assert_eq!(below, 2, "{options}");
     }

@@ -79,11 +79,7 @@ fn missing_temperature_and_wear_have_a_reason() {
 }
 
 #[test]
-fn memory_card_wear_and_array_leg_temperatures_are_read() {
-    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "memory-card").unwrap();
-    let disk = text.lines().find_map(|line| line.strip_prefix("disk ")).unwrap().split(' ').next().unwrap().to_owned();
-    let fields = environment("memory-card", &format!("{disk}/device/life_time = 0x03 0x02"));
-    assert_eq!(value(&fields, "drive.wear"), "20 to 30 % of its rated life used");
+fn array_leg_temperatures_are_read() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "md-raid1").unwrap();
     let disks: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("disk ")?.split(' ').next()).filter(|d| !d.contains("/md")).collect();

@@ -1,13 +1,12 @@
-//! The current activity: the phase, operations per second, latencies, and discards.
+//! The current activity: the phase, rates, and discards.
 
 use super::lock;
 use crate::output::plain;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
-use trimtab_drive::histogram::Histogram;
-use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::runner;
 
 const WINDOW: Duration = Duration::from_secs(3);
@@ -35,13 +34,12 @@ pub struct CurrentActivity {
     pub counter: Option<Box<dyn DiscardCounter>>,
 }
 
-/// A sample of a run: time, operations, bytes, and all latencies of the phase so far.
+/// A sample of a run: time, operations and bytes.
 #[derive(Debug)]
 struct ProgressSample {
     at: Instant,
     ops: u64,
     moved: u64,
-    latencies: Histogram,
 }
 
 impl CurrentActivity {
@@ -68,8 +66,7 @@ impl CurrentActivity {
         while self.samples.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }
-        let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
-        self.samples.push_back(ProgressSample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+        self.samples.push_back(ProgressSample { at, ops: run.ops, moved: run.read.0 + run.written.0 });
     }
 
     /// The phase and its figures, the most important first. Reads the counters of the drives.
@@ -81,9 +78,6 @@ impl CurrentActivity {
         {
             let seconds = last.at.duration_since(first.at).as_secs_f64();
             words.push(format!("{}/s", three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)));
-            if let Some((median, high)) = between(&first.latencies, &last.latencies) {
-                words.push(format!("p50 {median}, p99 {high}"));
-            }
             let moved = last.moved.saturating_sub(first.moved);
             words.extend((moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))));
         } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= STALE_AFTER) {
@@ -96,23 +90,6 @@ impl CurrentActivity {
         let colon = if self.phase.is_empty() || words.is_empty() { "" } else { ": " };
         format!("{}{colon}{}", self.phase, words.join(", "))
     }
-}
-
-/// Median and 99th percentile latency of the operations between `earlier` and `later`.
-fn between(earlier: &Histogram, later: &Histogram) -> Option<(Nanos, Nanos)> {
-    let before: BTreeMap<Nanos, u64> = earlier.buckets().collect();
-    let new = later.buckets().map(|(latency, count)| (latency, count.saturating_sub(before.get(&latency).copied().unwrap_or(0))));
-    let new: Vec<(Nanos, u64)> = new.filter(|(_, count)| *count > 0).collect();
-    let all: u64 = new.iter().map(|(_, count)| count).sum();
-    let at = |percent: u64| {
-        let rank = (all * percent).div_ceil(100);
-        let mut seen = 0;
-        new.iter().find(|(_, count)| {
-            seen += count;
-            seen >= rank
-        })
-    };
-    Some((at(50)?.0, at(99)?.0))
 }
 
 /// The tasks under way, shared between workers and the display. Clones share one list.
@@ -152,34 +129,18 @@ impl Drop for TaskGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::OpKind;
-    use trimtab_sim::runner::recorder::Recorder;
 
     #[test]
     fn now_shows_last_seconds_not_whole_phase() {
-        let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), CurrentActivity::default(), Instant::now());
-        recorder.begin_phase("delete", Nanos::ZERO);
-        // Ten seconds of 100 operations of 1 ms, then five of 10 of 50 ms, one in ten 200 ms.
+        let (mut now, mut ops, began) = (CurrentActivity::default(), 0, Instant::now());
+        // Ten seconds of 100 operations a second, then five of 10.
         for tenth in 0_u64..150 {
-            let slow = tenth >= 100;
-            for op in 0..if slow { 1 } else { 10 } {
-                let took = if !slow {
-                    1
-                } else if tenth % 10 == op {
-                    200
-                } else {
-                    50
-                };
-                recorder.op(OpKind::Delete, Nanos::ZERO, Nanos::from_millis(took), 0);
-            }
-            let run =
-                runner::RunProgress { phase: "delete", ops: recorder.ops(), read: Bytes(0), written: Bytes(0), recorder: Some(&recorder) };
+            ops += if tenth >= 100 { 1 } else { 10 };
+            let run = runner::RunProgress { phase: "delete", ops, ..runner::RunProgress::default() };
             now.look(began + Duration::from_millis(tenth * 100), &run);
         }
         let at = began + Duration::from_millis(14_900);
-        let words = now.in_words(at);
-        let (median, high) = words.strip_prefix("delete: 10.0/s, p50 ").unwrap().split_once(", p99 ").unwrap();
-        assert!(median.starts_with("50.") && high.starts_with("200"), "{words:?}");
+        assert_eq!(now.in_words(at), "delete: 10.0/s");
         // After 30 s without an update, the display shows the time since the last one.
         let silent = now.in_words(at + Duration::from_secs(30));
         assert!(silent.starts_with("delete: ") && silent.ends_with(" s") && !silent.contains(','), "{silent}");

@@ -26,9 +26,8 @@ pub struct MountOption {
     before: String,
     /// Option set by the change.
     set: String,
-    /// Identity of the mount and superblock, beyond their numbers. Older notes lack it.
-    #[serde(default)]
-    identity: Option<Box<MountIdentity>>,
+    /// Identity of the mount and superblock, beyond their numbers.
+    identity: Box<MountIdentity>,
 }
 
 /// Current location of the changed superblock.
@@ -59,7 +58,7 @@ impl MountOption {
             device: (mount.dev.major, mount.dev.minor),
             before: DiscardOption::of(mount).to_string(),
             set: set.to_string(),
-            identity: Some(Box::new(MountIdentity::of(mount)?)),
+            identity: Box::new(MountIdentity::of(mount)?),
         })
     }
 
@@ -158,11 +157,7 @@ impl MountOption {
     fn whereabouts(&self) -> io::Result<SuperblockLocation> {
         let mounts = mountinfo::read(&Root::live()?)?;
         let in_its_place = || mounts.iter().find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point).cloned();
-        let Some(identity) = &self.identity else {
-            let is_it = |found: &&Mount| found.id == self.mount && found.dev == self.device() && found.mount_point == self.mount_point;
-            let here = mounts.iter().find(is_it).cloned().map(SuperblockLocation::Here);
-            return Ok(here.or_else(|| in_its_place().map(SuperblockLocation::MountedAgain)).unwrap_or(SuperblockLocation::Gone));
-        };
+        let identity = &self.identity;
         match identity.superblock_lives() {
             Some(true) => self.of_superblock(&mounts, identity),
             Some(false) => Ok(in_its_place().map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),

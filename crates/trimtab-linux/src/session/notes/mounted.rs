@@ -33,8 +33,7 @@ pub struct MountIdentity {
     /// All options except discard options: the mount's, then the superblock's. They must be
     /// unchanged when the discard option is restored.
     other_options: String,
-    /// Identity of the superblock, if the kernel reports it. Older notes lack it.
-    #[serde(default)]
+    /// Identity of the superblock, if the kernel reports it.
     superblock: Option<MountedSuperblock>,
 }
 

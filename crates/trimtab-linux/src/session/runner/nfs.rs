@@ -188,7 +188,6 @@ impl NfsPhaseState {
                 ops: self.ops.load(Ordering::Relaxed),
                 read: Bytes(self.read.load(Ordering::Relaxed)),
                 written: Bytes(self.written.load(Ordering::Relaxed)),
-                recorder: None,
             };
             if let Err(error) = events.progress(progress) {
                 self.stop.store(true, Ordering::Relaxed);

@@ -205,15 +205,14 @@ struct Owner {
     started: u64,
     boot: String,
     host: String,
-    /// Inode of the directory, which distinguishes a workspace from its copies. Older markers
-    /// lack it.
-    directory: Option<u64>,
+    /// Inode of the directory, which distinguishes a workspace from its copies.
+    directory: u64,
 }
 
 impl Owner {
     fn this_process(dir: &Dir) -> std::io::Result<Self> {
         let pid = std::process::id();
-        let directory = Some(dir.identity()?.inode);
+        let directory = dir.identity()?.inode;
         Ok(Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name(), directory })
     }
 
@@ -221,7 +220,7 @@ impl Owner {
     /// renamed directory does not match.
     fn fits(&self, name: &str, dir: &Dir) -> bool {
         let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) == Some(&*self.pid.to_string());
-        of_process && self.directory.is_none_or(|inode| dir.identity().is_ok_and(|identity| identity.inode == inode))
+        of_process && dir.identity().is_ok_and(|identity| identity.inode == self.directory)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -235,7 +234,7 @@ impl Owner {
             started: value("started")?.parse().ok()?,
             boot: value("boot")?,
             host: value("host")?,
-            directory: value("directory").and_then(|inode| inode.parse().ok()),
+            directory: value("directory")?.parse().ok()?,
         })
     }
 
@@ -248,8 +247,7 @@ impl Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pid, started, boot, host, directory } = self;
-        write!(f, "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\n")?;
-        directory.map_or(Ok(()), |inode| writeln!(f, "directory {inode}"))
+        writeln!(f, "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\ndirectory {directory}")
     }
 }
 
@@ -468,7 +466,7 @@ mod tests {
 
     fn this_process() -> Owner {
         let anywhere = tempfile::tempdir().unwrap();
-        Owner { directory: None, ..Owner::this_process(&Dir::open(anywhere.path()).unwrap()).unwrap() }
+        Owner::this_process(&Dir::open(anywhere.path()).unwrap()).unwrap()
     }
 
     #[test]
@@ -489,7 +487,7 @@ mod tests {
         let path = dir.join(format!("{PREFIX}{}-{name}", owner.pid));
         fs::create_dir_all(path.join("run/tree")).unwrap();
         set_mode(&path, 0o700);
-        let directory = Some(Dir::open(&path).unwrap().identity().unwrap().inode);
+        let directory = Dir::open(&path).unwrap().identity().unwrap().inode;
         fs::write(path.join(MARKER), Owner { directory, ..owner.clone() }.to_string()).unwrap();
         fs::write(path.join("run/tree/file1"), b"left").unwrap();
         path
