@@ -122,13 +122,12 @@ fn checksum(json: &str) -> u32 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trimtab_study::sweep::keep::Detail;
     use trimtab_study::sweep::table::CellOutcome;
 
     fn some(cell: u64) -> SweepRow {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
         let outcome = if cell.is_multiple_of(2) {
-            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()], detail: Detail::default() }
+            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()] }
         } else {
             CellOutcome::Failed("no\n\"room\"".into())
         };
