@@ -7,6 +7,7 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
+use super::comparison::costs;
 use super::comparison::gains::{self, Gain, TrimTimeShare};
 use super::comparison::latency::{BLINK_SECONDS, TestResult};
 use super::comparison::{Comparison, PolicyLatency};
@@ -112,7 +113,7 @@ impl<'a> Verdict<'a> {
             gains.iter().copied().filter(|gain| Some(gain.policy) == recommendation.policy()).collect()
         };
         let over_batched = gains::gains(&comparison.metrics, policy::BATCHED);
-        let trimming = recommendation.policy().and_then(|policy| comparison.time_trimming(policy));
+        let trimming = recommendation.policy().and_then(|policy| gains::time_trimming(&comparison.metrics, policy));
         Self {
             recommendation,
             rule,
@@ -241,7 +242,7 @@ fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a
 fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     let cost = comparison.online_cost?;
     let generation = comparison.study().runs.first().map_or("?", generation);
-    Some(Finding::OnlineCost { cost, generation, other: comparison.other_generation(cost.job, cost.part) })
+    Some(Finding::OnlineCost { cost, generation, other: costs::other_generation(&comparison.metrics, cost.job, cost.part) })
 }
 
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
