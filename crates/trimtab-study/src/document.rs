@@ -123,30 +123,8 @@ pub enum SectionBlock {
     Film(Film),
     /// Latencies over time.
     Heat(LatencyHeatmap),
-    /// Cells of a sweep that a script can filter; not printed on paper.
-    Plane(Plane),
     /// Warnings about distorted figures.
     Warnings(Vec<Warning>),
-}
-
-/// Figures over several axes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plane {
-    /// Axes with the values of each.
-    pub axes: Vec<(String, Vec<String>)>,
-    /// Figures.
-    pub figures: Vec<String>,
-    /// Cells by position.
-    pub places: Vec<PlaneCells>,
-}
-
-/// All cells at the same position on every axis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlaneCells {
-    /// Index of the value on each axis.
-    pub place: Vec<usize>,
-    /// Sum and number of cells for each figure.
-    pub sums: Vec<(f64, u32)>,
 }
 
 /// A verdict in words.

@@ -7,11 +7,10 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
-use super::comparison::costs;
 use super::comparison::gains::{self, Gain, TrimTimeShare};
 use super::comparison::latency::{BLINK_SECONDS, TestResult};
 use super::comparison::{Comparison, PolicyLatency};
-use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, generation, samples};
+use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, samples};
 use super::recommendation::Recommendation;
 use super::sensitivity::Assumption;
 use super::untried::OmissionReason as UntriedReason;
@@ -194,7 +193,7 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
 fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     let metrics = &comparison.metrics;
-    let (trim_time, online) = (trim_time(comparison), online_cost(comparison));
+    let (trim_time, online) = (trim_time(comparison), comparison.online_cost.map(Finding::OnlineCost));
     let months = |policy: &'a str| months(comparison, policy);
     let mut all: Vec<Option<Finding<'a>>> = match recommendation {
         Recommendation::Use(IDLE) => match comparison.stall {
@@ -237,12 +236,6 @@ fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a
     let days = comparison.metrics.days;
     let gains = comparison.gains_of(policy).copied().filter(Gain::counts).collect();
     comparison.gains_of(policy).next().map(|_| Finding::Months { policy, days, gains })
-}
-
-fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
-    let cost = comparison.online_cost?;
-    let generation = comparison.study().runs.first().map_or("?", generation);
-    Some(Finding::OnlineCost { cost, generation, other: costs::other_generation(&comparison.metrics, cost.job, cost.part) })
 }
 
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {

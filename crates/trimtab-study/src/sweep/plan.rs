@@ -258,8 +258,7 @@ impl<'a> PlanReader<'a> {
         if cells > CELLS_MAX {
             let (all, most) = (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
-            let text =
-                format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (sobol, latin-hypercube)");
+            let text = format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (random, sobol)");
             return Err(PlanError { line: None, key: String::new(), text });
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::indices::{self, DesignSample};
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
-use crate::document::{Chart, ChartKind, ChartLine, Document, Plane, PlaneCells, SHADES, Section, SectionBlock, Table};
+use crate::document::{Chart, ChartKind, ChartLine, Document, SHADES, Section, SectionBlock, Table};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -33,8 +33,6 @@ const BINS: usize = 12;
 /// Maximum lines of a chart, and maximum values of a text axis drawn as lines.
 const LINES: usize = 6;
 const LISTED: usize = 1000;
-/// Maximum places in a page, at about 30 bytes per figure each.
-const PLACES_MAX: usize = 20_000;
 /// Relative difference up to which policies count as equal.
 const TIE: f64 = 0.01;
 /// For sampled points: differences up to this many standard errors count as chance.
@@ -68,7 +66,7 @@ pub fn document(plan: &Plan, rows: &[SweepRow], only: &[String]) -> Document {
     let missing = plan.cells().saturating_sub(rows.len() as u64);
     let finished = grouped(look.cells.len() as u64);
     let count = format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells()));
-    let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![SectionBlock::Table(look.axes())], look.filters()].concat())];
+    let mut sections = alloc::vec![Section::new("Axes", alloc::vec![SectionBlock::Table(look.axes())])];
     sections.extend(look.best());
     sections.extend(look.sensitivity(rows));
     for figure in &look.figures {
@@ -124,24 +122,6 @@ impl<'a> SweepView<'a> {
             table.row([axis.key.clone(), axis.len().map_or_else(|| "drawn".to_owned(), grouped), end(probes.first()), end(probes.last())]);
         }
         table
-    }
-
-    fn filters(&self) -> Vec<SectionBlock> {
-        let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
-        for (place, figures) in &self.cells {
-            let sums = places.entry(place).or_insert_with(|| alloc::vec![(0.0, 0); self.figures.len()]);
-            for (name, (sum, count)) in self.figures.iter().zip(sums) {
-                if let Some(value) = figures.get(name) {
-                    (*sum, *count) = (*sum + value, *count + 1);
-                }
-            }
-        }
-        if places.len() < 2 || places.len() > PLACES_MAX || self.figures.is_empty() {
-            return Vec::new();
-        }
-        let axes = self.plan.axes.iter().zip(&self.bins).map(|(axis, bins)| (axis.key.clone(), bins.labels.clone())).collect();
-        let places = places.into_iter().map(|(place, sums)| PlaneCells { place: place.to_vec(), sums }).collect();
-        alloc::vec![SectionBlock::Plane(Plane { axes, figures: self.figures.clone(), places })]
     }
 
     fn best(&self) -> Option<Section> {

@@ -245,7 +245,7 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
     for (at, axis) in plan.axes.iter().enumerate() {
         let values = || places.iter().map(|place| &place.values[at]);
         let values = match axis.numbers() {
-            Some(NumberNotation::Integer | NumberNotation::Bytes) => {
+            Some(NumberNotation::Integer) => {
                 Cells::Integers(values().map(|value| if let Value::Integer(number) = value { *number } else { 0 }).collect())
             }
             Some(_) => Cells::Numbers(values().map(Value::number).collect()),

@@ -131,13 +131,6 @@ impl Page {
                 let live = self.keep(page_data::heat(heat));
                 write_heat(&mut self.html, heat, live);
             }
-            SectionBlock::Plane(plane) => {
-                let live = self.keep(page_data::plane(plane));
-                let _ = writeln!(
-                    self.html,
-                    "<figure class=\"plane\" data-chart=\"{live}\">\n<figcaption>Some of the cells</figcaption>\n<p class=\"still\">With scripts, this page filters its cells; without them, use 'trimtab sweep export'.</p>\n</figure>"
-                );
-            }
             SectionBlock::Warnings(warnings) => write_warnings(html, warnings),
         }
     }

@@ -37,7 +37,7 @@ fn of_answer(answer: &StudyAnswer) -> String {
 fn block_of(block: &SectionBlock) -> String {
     match block {
         SectionBlock::Text(paragraph) => format!("{}\n", escaped(paragraph)),
-        SectionBlock::Caption(_) | SectionBlock::Plane(_) => String::new(),
+        SectionBlock::Caption(_) => String::new(),
         SectionBlock::Findings(verdict) => {
             let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
             format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())

@@ -3,7 +3,7 @@
 use super::palette;
 use serde_json::{Value, json};
 use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap, shares};
-use trimtab_study::document::{Chart, ChartKind, Film, LatencyHeatmap, Plane, PlaneCells};
+use trimtab_study::document::{Chart, ChartKind, Film, LatencyHeatmap};
 
 /// Largest number of superblock characters of a film; further moments are left out.
 const FILM_CHARACTERS_MAX: usize = 150_000;
@@ -71,17 +71,6 @@ fn drive(name: &str, map: &SuperblockMap, every: usize) -> Value {
         value["one_bit"] = json!(kept(&map.one_bit));
     }
     value
-}
-
-/// Figures over axes: for each place its indices on the axes, then sum and count of each
-/// figure.
-pub fn plane(plane: &Plane) -> Value {
-    let place = |cells: &PlaneCells| {
-        let sums = cells.sums.iter().flat_map(|(sum, count)| [json!(sum), json!(count)]);
-        Value::from(cells.place.iter().map(|bin| json!(bin)).chain(sums).collect::<Vec<_>>())
-    };
-    let axes: Vec<Value> = plane.axes.iter().map(|(name, labels)| json!({ "name": name, "labels": labels })).collect();
-    json!({ "kind": "plane", "axes": axes, "figures": plane.figures, "places": plane.places.iter().map(place).collect::<Vec<_>>() })
 }
 
 /// Latencies over time: the start of each bucket, in seconds.

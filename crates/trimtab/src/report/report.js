@@ -632,82 +632,12 @@ const heat = (figure, data) => {
   pictures.push({ draw });
 };
 
-// ---- some cells of a sweep, over two axes -------------------------------------------------------------------------------------------------------
-// Three digits with separators for thousands, as everywhere in the program.
-const three = (value) => {
-  const size = Math.abs(value);
-  if (size >= 999.5) return Number(value.toPrecision(3)).toLocaleString("en-US");
-  if (size !== 0 && size < 0.000995) return value.toExponential(1).replace("e+", "e");
-  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.0995 || size === 0 ? 2 : size >= 0.00995 ? 3 : 4);
-};
-const plane = (figure, data) => {
-  figure.classList.add("alive");
-  const live = make("div", { class: "live" });
-  figure.append(live);
-  const choice = (label, names, chosen) => {
-    const select = make("select", { "aria-label": label, onchange: () => show() }, ...names.map((name, at) => make("option", { value: String(at) }, name)));
-    select.value = String(chosen);
-    return select;
-  };
-  const axes = data.axes.map((one) => one.name);
-  const of = choice("figure", data.figures, 0);
-  const down = choice("rows", axes, 0);
-  const across = choice("columns", ["all", ...axes], axes.length > 1 ? 2 : 0);
-  const on = data.axes.map((one) => one.labels.map(() => true));
-  const filters = data.axes.map((one, at) => make("div", { class: "toggles", role: "group", "aria-label": one.name }, one.name, ...one.labels.map((label, bin) => {
-    const toggle = button(label, `${one.name} ${label}`, () => {
-      on[at][bin] = !on[at][bin];
-      toggle.setAttribute("aria-pressed", String(on[at][bin]));
-      show();
-    });
-    toggle.setAttribute("aria-pressed", "true");
-    return toggle;
-  })));
-  const place = make("div", { class: "scroll" });
-  const table = () => {
-    const [nth, rows, columns] = [Number(of.value), Number(down.value), Number(across.value) - 1];
-    const labels = (axis) => (axis < 0 ? [{ label: "all", bin: 0 }] : data.axes[axis].labels.map((label, bin) => ({ label, bin })).filter(({ bin }) => on[axis][bin]));
-    const sums = new Map();
-    let cells = 0;
-    for (const one of data.places) {
-      if (!axes.every((_, axis) => on[axis][one[axis]])) continue;
-      const key = `${one[rows]} ${columns < 0 ? 0 : one[columns]}`;
-      const [sum, count] = [one[axes.length + 2 * nth], one[axes.length + 2 * nth + 1]];
-      const known = sums.get(key) ?? [0, 0];
-      sums.set(key, [known[0] + sum, known[1] + count]);
-      cells += count;
-    }
-    const mean = (row, column) => {
-      const [sum, count] = sums.get(`${row} ${column}`) ?? [0, 0];
-      return count === 0 ? null : sum / count;
-    };
-    return { cells, head: labels(columns), body: labels(rows).map(({ label, bin }) => ({ label, values: labels(columns).map((column) => mean(bin, column.bin)) })), corner: columns < 0 ? axes[rows] : `${axes[rows]} \\ ${axes[columns]}` };
-  };
-  const show = () => {
-    const { cells, head, body, corner } = table();
-    const values = body.flatMap((row) => row.values).filter((value) => value !== null);
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const shade = (value) => (value === null || high <= low ? 0 : Math.round(((value - low) / (high - low)) * 8));
-    const title = `Mean of ${data.figures[Number(of.value)]} over ${cells} cells; darker is higher`;
-    place.replaceChildren(make("table", {}, make("caption", {}, title),
-      make("thead", {}, make("tr", {}, ...[corner, ...head.map(({ label }) => label)].map((text) => make("th", { scope: "col" }, text)))),
-      make("tbody", {}, ...body.map((row) => make("tr", {}, make("th", { scope: "row" }, row.label), ...row.values.map((value) => make("td", { class: `shade${shade(value)}` }, value === null ? "" : three(value))))))));
-  };
-  const rows = () => {
-    const { head, body, corner } = table();
-    return [[corner, ...head.map(({ label }) => label)], ...body.map((row) => [row.label, ...row.values])];
-  };
-  live.append(make("div", { class: "tools" }, of, "by", down, "and", across,
-    button("CSV", "Save this table as CSV", () => save(new Blob([csvOf(rows())], { type: "text/csv" }), fileName(`sweep ${data.figures[Number(of.value)]}`, ".csv")))), ...filters, place);
-  show();
-};
-
 const source = document.getElementById("charts");
 const charts = source ? JSON.parse(source.textContent) : [];
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
   const index = Number(figure.dataset.chart);
   const data = charts[index];
-  const how = { lines: chart, dots: chart, film, heat, plane }[data.kind];
+  const how = { lines: chart, dots: chart, film, heat }[data.kind];
   // A figure inside a closed section has no width; it is drawn when the section opens.
   const folded = figure.closest("details:not([open])");
   if (folded) folded.addEventListener("toggle", () => { if (!figure.classList.contains("alive")) how(figure, data, index); }, { once: true });

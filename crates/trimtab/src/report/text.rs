@@ -135,7 +135,6 @@ impl Screen {
             SectionBlock::Chart(chart) => self.chart(chart),
             SectionBlock::Film(film) => self.table(&film.table()),
             SectionBlock::Heat(heat) => self.table(&heat.table()),
-            SectionBlock::Plane(_) => {}
             SectionBlock::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
         }
     }
