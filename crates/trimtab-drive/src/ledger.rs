@@ -324,14 +324,6 @@ impl Ledger {
         (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64..(offset + len) >> self.unit_bits
     }
 
-    /// True if byte `at` holds data; then the end of this state, at most `end`.
-    pub fn stretch(&self, at: u64, end: u64) -> (bool, u64) {
-        let units = self.touched(at, end.saturating_sub(at));
-        let held = self.map.contains(units.start);
-        let until = self.map.next_unit(units.start, units.end, !held).map_or(end, |next| next << self.unit_bits);
-        (held, until.min(end))
-    }
-
     /// Marks units as holding data without counting them.
     pub fn resume(&mut self, mapped: Range<u64>) {
         self.map.insert(mapped);
@@ -518,12 +510,6 @@ mod tests {
                 let sums = &ledger.sums;
                 prop_assert_eq!((sums.ranges.asked.bytes.0, sums.effective_bytes(), sums.ignored.bytes.0), (asked, effective, ignored));
                 prop_assert_eq!((sums.repeated_bytes, sums.partial_bytes), (whole_bytes - effective, trimmed_bytes - whole_bytes));
-                // The reported range has a uniform state and ends exactly where the state changes.
-                let end = (offset + len).min(size);
-                let (data, until) = ledger.stretch(offset, end);
-                let first = (offset / UNIT) as usize;
-                let alike = held[first..].iter().take_while(|unit| **unit == held[first]).count();
-                prop_assert_eq!((data, until), (held[first], ((first + alike) as u64 * UNIT).min(end)));
             }
             for (unit, held) in held.iter().enumerate() {
                 prop_assert_eq!(ledger.map().contains(unit as u64), *held);

@@ -1,7 +1,7 @@
 //! Shipped drives and specification files.
 
 use crate::error;
-use crate::{twin, values};
+use crate::values;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::{self, parse};
 use trimtab_drive::spec::text;
+use trimtab_drive::spec::twin::Twin;
 use trimtab_drive::usage::{did_you_mean, similar};
 use trimtab_sim::run::Warning;
 use trimtab_study::sweep::{Value, settings};
@@ -109,8 +110,9 @@ impl Drive {
     /// For a learned drive: `origin`, and `parameters` with their 90 % intervals. `None` for
     /// others.
     #[getter]
-    fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.drive.twin.as_ref().map(|known| twin::dictionary(py, known)).transpose()
+    fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let known = |twin: &Twin| serde_json::json!({ "origin": twin.origin, "parameters": twin.parameters });
+        self.drive.twin.as_ref().map(|twin| values::plain(py, &known(twin))).transpose()
     }
 
     /// For a learned drive: all drives that explain the measurements. Empty for others.

@@ -13,7 +13,6 @@ mod ssd;
 mod study;
 mod table;
 mod trace;
-mod twin;
 mod values;
 
 use pyo3::exceptions::PyValueError;

@@ -12,11 +12,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use trimtab_drive::spec::file::{Drive, parse};
 use trimtab_sim::runner::{Observer, RunEnd};
-use trimtab_study::sweep::detail;
-use trimtab_study::sweep::keep::DetailSelection;
 use trimtab_study::sweep::settings::is_path;
 use trimtab_study::sweep::table::{CellOutcome, SCHEMA, SweepRow, outcome};
 use trimtab_study::sweep::{MODEL, Sources, SweepCell, TraceReplayOptions, id_of_impossible, short_hash};
@@ -82,15 +80,15 @@ impl Plan {
         let place = self.plan.place(number);
         let (id, outcome) = match self.plan.cell(&place, self) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text)),
-            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, state)?),
+            Ok(cell) => (cell.id(), made(&cell, state)?),
         };
         Some(SweepRow { cell: number, id, outcome })
     }
 }
 
-fn made(cell: &SweepCell<Timed>, keep: &DetailSelection, state: &background::TaskState) -> Option<CellOutcome> {
+fn made(cell: &SweepCell<Timed>, state: &background::TaskState) -> Option<CellOutcome> {
     match catch_unwind(AssertUnwindSafe(|| cell.run(&mut (&state as &dyn Observer)))) {
-        Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, keep)),
+        Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run)),
         Ok(Ok((_, RunEnd::Failed(failed)))) => Some(CellOutcome::Failed(failed.to_string())),
         Ok(Ok((_, RunEnd::Interrupted))) => None,
         Ok(Err(_)) if state.stop.load(Ordering::Relaxed) => None,
@@ -195,13 +193,7 @@ impl Plan {
             ("plan", self.text.clone()),
         ];
         let metadata = metadata.map(|(key, value)| (format!("trimtab.{key}"), value)).into();
-        let keep = &self.plan.keep;
-        Ok(table::Table {
-            columns: trimtab_study::sweep::table::table(&self.plan, &rows),
-            series: keep.series().then(|| Arc::new(detail::series(&rows))),
-            histograms: keep.histograms().then(|| Arc::new(detail::histograms(&rows))),
-            metadata,
-        })
+        Ok(table::Table { columns: trimtab_study::sweep::table::table(&self.plan, &rows), metadata })
     }
 }
 

@@ -8,7 +8,6 @@ use crate::{background, error, values};
 use pyo3::prelude::*;
 use trimtab_drive::spec::file;
 use trimtab_sim::runner::RunEnd;
-use trimtab_study::sweep::keep::DetailSelection;
 use trimtab_study::sweep::{Sources, SweepCellWork, TraceReplayOptions, Value, settings, table};
 
 /// The drive and the trace passed in.
@@ -59,7 +58,7 @@ pub fn simulate(
         cell.few = drive.few.clone();
     }
     match background::run(py, None, |mut state| cell.run(&mut state))? {
-        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &DetailSelection::default()))),
+        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run))),
         Ok((_, RunEnd::Failed(failed))) => Err(error(failed.to_string())),
         Ok((_, RunEnd::Interrupted)) => Err(error("interrupted")),
         Err(reason) => Err(error(reason)),

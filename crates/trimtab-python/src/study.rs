@@ -5,8 +5,9 @@ use crate::crew::{Crew, available};
 use crate::drive::Drive;
 use crate::error;
 use crate::run::Run;
-use crate::values::{Threads, Whole};
+use crate::values::{Threads, Whole, plain};
 use pyo3::prelude::*;
+use serde_json::json;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run;
@@ -44,31 +45,31 @@ impl Study {
     /// At most two reasons with their figures, as in the JSON of `trimtab study`.
     #[getter]
     fn why<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&Verdict::of(&self.study).reasons))
+        plain(py, &json!(Verdict::of(&self.study).reasons))
     }
 
     /// The verdict with its figures, as in the JSON of `trimtab study`.
     #[getter]
     fn verdict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&Verdict::of(&self.study)))
+        plain(py, &json!(Verdict::of(&self.study)))
     }
 
     /// Figures that support the verdict.
     #[getter]
     fn evidence<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&Verdict::of(&self.study).evidence))
+        plain(py, &json!(Verdict::of(&self.study).evidence))
     }
 
     /// Conditions that would change the verdict, and untested parts.
     #[getter]
     fn caveats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&Verdict::of(&self.study).caveats))
+        plain(py, &json!(Verdict::of(&self.study).caveats))
     }
 
     /// Parts that were not run, each with the reason.
     #[getter]
     fn untried<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&self.study.untried))
+        plain(py, &json!(self.study.untried))
     }
 
     /// Runs that delete files under each policy, with foreground I/O.
@@ -92,7 +93,7 @@ impl Study {
     /// Confidence in the verdict, from repeats or from varied assumptions.
     #[getter]
     fn sure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values(py, serde_json::to_string(&Verdict::of(&self.study).confidence))
+        plain(py, &json!(Verdict::of(&self.study).confidence))
     }
 
     /// Varied assumptions: name, value, other value, and the recommendation for the latter.
@@ -111,12 +112,6 @@ impl Study {
     fn __repr__(&self) -> String {
         format!("<trimtab.Study of {}: {}>", self.study.target, Verdict::of(&self.study).recommendation.code())
     }
-}
-
-/// Converts JSON to plain Python values, like `json.loads`.
-fn values<'py>(py: Python<'py>, json: serde_json::Result<String>) -> PyResult<Bound<'py, PyAny>> {
-    let text = json.map_err(|wrong| error(wrong.to_string()))?;
-    py.import("json")?.call_method1("loads", (text,))
 }
 
 fn shown(runs: &[run::Run]) -> Vec<Run> {

@@ -15,9 +15,6 @@ use trimtab_study::sweep::table::{Cells, Column};
 #[pyclass(frozen, module = "trimtab")]
 pub struct Table {
     pub columns: Vec<Column>,
-    /// Series and histograms of the cells, if the plan keeps them.
-    pub series: Option<Arc<Vec<Column>>>,
-    pub histograms: Option<Arc<Vec<Column>>>,
     pub metadata: Vec<(String, String)>,
 }
 
@@ -40,10 +37,6 @@ fn list<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyAny>> {
 }
 
 impl Table {
-    fn of(&self, columns: Option<&Arc<Vec<Column>>>) -> Option<Self> {
-        Some(Self { columns: columns?.to_vec(), series: None, histograms: None, metadata: self.metadata.clone() })
-    }
-
     fn batch(&self) -> PyResult<RecordBatch> {
         let (mut fields, mut arrays) = (Vec::new(), Vec::new());
         for column in &self.columns {
@@ -103,20 +96,6 @@ impl Table {
             Ok(row)
         });
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?.call_method0("__iter__")
-    }
-
-    /// Every point of every series, if the plan keeps series: `cell`, `series`, `time_ns` or
-    /// `written_bytes`, `value`, `unit`.
-    #[getter]
-    fn series(&self) -> Option<Self> {
-        self.of(self.series.as_ref())
-    }
-
-    /// Every latency bucket, if the plan keeps histograms: `cell`, `kind`, `latency_at_most_ns`,
-    /// `operations`.
-    #[getter]
-    fn histograms(&self) -> Option<Self> {
-        self.of(self.histograms.as_ref())
     }
 
     /// Origin of the table: plan, model, versions.

@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Nanos;
-use trimtab_drive::usage::UsageError;
-use trimtab_sim::runner::StopReason;
 use trimtab_sim::simulate::passes::RequestSource;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{FormatMatch, Lines, TraceEvent, TraceFormat, TraceOpKind, TraceReadOptions as Options};
@@ -41,32 +39,7 @@ pub struct Timed {
 }
 
 /// Why a trace cannot be replayed.
-#[derive(Debug)]
-pub struct ReplayError(String);
-
-impl std::fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<UsageError> for ReplayError {
-    fn from(error: UsageError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<trimtab_drive::spec::SpecError> for ReplayError {
-    fn from(error: trimtab_drive::spec::SpecError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<StopReason> for ReplayError {
-    fn from(error: StopReason) -> Self {
-        Self(error.to_string())
-    }
-}
+pub type ReplayError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Trace {
     fn of(events: Vec<TraceEvent>) -> Self {

@@ -123,3 +123,11 @@ fn value(key: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
         Err(_) => Err(error(format!("{key}: a setting must be a number, text or boolean, not {}", given.get_type().name()?))),
     }
 }
+
+/// Converts JSON to plain Python values, like `json.loads`.
+///
+/// # Errors
+/// Python cannot parse it.
+pub fn plain<'py>(py: Python<'py>, json: &serde_json::Value) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (json.to_string(),))
+}

@@ -461,21 +461,6 @@ class Sweeps(unittest.TestCase):
         figures = trimtab.simulate(small(), {"name": "random", "drive_writes": 0.1}).figures
         self.assertIs(type(figures["counter_host_written_bytes"]), int)
 
-    def test_series_and_histograms_are_separate_tables(self):
-        self.assertIsNone(self.table.series)
-        self.assertIsNone(self.table.histograms)
-        table = trimtab.sweep(trimtab.Plan('keep = ["series:waf", "histograms"]\n' + PLAN.replace("repeats = 2", "")))
-        drive = trimtab.Drive("intel-x25-m-160gb").change({"capacity": "2GiB", "over_provisioning_percent": 28})
-        run = trimtab.simulate(drive, {"name": "random", "drive_writes": 0.2, "read_percent": 50})
-        _, x, _, y = run.series("waf")
-        last = [n for n, cell in enumerate(table.series.column("cell")) if cell == 3]
-        self.assertEqual([table.series.column("written_bytes")[n] for n in last], x.tolist())
-        self.assertEqual([table.series.column("value")[n] for n in last], y.tolist())
-        kinds, cells, counts = (table.histograms.column(name) for name in ("kind", "cell", "operations"))
-        writes = sum(count for kind, cell, count in zip(kinds, cells, counts) if (kind, cell) == ("write", 3))
-        # Reads and writes are sampled: about half of 210,000 requests each.
-        self.assertAlmostEqual(writes * 4096 / (0.2 * 2**31), 1.0, delta=0.01)
-
     def test_progress_is_reported_and_can_stop_a_sweep(self):
         seen = []
         trimtab.sweep(self.plan, threads=1, progress=seen.append)

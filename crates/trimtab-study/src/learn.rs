@@ -103,7 +103,7 @@ impl Serialize for Observation {
 impl<'de> Deserialize<'de> for Observation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (name, by, value_ns, sigma) = <(String, String, f64, f64)>::deserialize(deserializer)?;
-        let probe = probes::every().map(|probe| probe.name()).find(|known| *known == by).unwrap_or("a probe");
+        let probe = probes::every().map(|probe| probe.name).find(|known| *known == by).unwrap_or("a probe");
         Ok(Self { name, probe, value_ns, sigma })
     }
 }

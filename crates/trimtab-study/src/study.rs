@@ -50,8 +50,6 @@ pub struct Study {
     pub ageing: Vec<Run>,
     /// Data and tuning: each run changes one setting.
     pub tuning: Vec<Run>,
-    /// Deleting on another generation of the filesystem, without discards and with them.
-    pub kernels: Vec<Run>,
     /// Assumptions that change the recommendation; `None` if not tested.
     pub sensitivity: Option<Sensitivity>,
     /// Parts that were not tested.
@@ -63,7 +61,7 @@ pub struct Study {
 impl Study {
     /// All runs.
     pub fn all(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().chain(&self.ageing).chain(&self.tuning).chain(&self.kernels)
+        self.runs.iter().chain(&self.ageing).chain(&self.tuning)
     }
 
     /// True if no run finished.

@@ -6,11 +6,8 @@
 
 pub mod cell;
 pub mod design;
-pub mod detail;
-pub mod filter;
 mod hash;
 mod indices;
-pub mod keep;
 pub mod plan;
 pub mod report;
 pub mod settings;

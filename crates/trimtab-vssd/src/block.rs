@@ -35,8 +35,6 @@ pub struct AttachContext<'a> {
     pub home: &'a RuntimeDirectory,
     /// Delays completions until they are due.
     pub pacer: &'a Arc<Pacer>,
-    /// The data survive the server, so another server can resume the drive.
-    pub lasting: bool,
 }
 
 impl ServedBlockDevice {
@@ -59,12 +57,6 @@ impl ServedBlockDevice {
             }
         }
         Err(none(missed))
-    }
-
-    /// Resumes the device of the server in the record, which has ended without detaching it.
-    pub fn recover(drive: &Arc<dyn RequestServer>, record: &ServerRecord) -> anyhow::Result<Self> {
-        let mark = record.mark().context("its block device does not outlive its server")?;
-        Ok(Self { way: FrontEnd::Ublk(Box::new(UblkFront::recover(drive, mark)?)), claim: None })
     }
 
     /// The transport in use.
@@ -158,7 +150,7 @@ impl FrontEnd {
                 record.mark = Some(format!("{mark:016x}"));
                 record.transport = Some(transport);
                 place.home.write_record(record)?;
-                Ok(Self::Ublk(Box::new(UblkFront::start(drive, mark, place.lasting)?)))
+                Ok(Self::Ublk(Box::new(UblkFront::start(drive, mark)?)))
             }
         }
     }

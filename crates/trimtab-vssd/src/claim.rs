@@ -1,7 +1,5 @@
-//! Exclusive claims on block devices before their removal, and devices left by a dead server.
+//! Exclusive claims on block devices before their removal.
 
-use crate::ublk;
-use anyhow::Context as _;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,39 +8,6 @@ use trimtab_linux::host::disk::Disk;
 
 /// Time to wait for the users of a device that is to be detached.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Block devices left by a dead server, identified by its mark.
-pub struct LeftoverDevices(ublk::LeftoverDevices);
-
-impl LeftoverDevices {
-    /// Finds the devices with this mark.
-    pub fn find(mark: u64) -> anyhow::Result<Self> {
-        Ok(Self(ublk::LeftoverDevices::find(mark).context("cannot find the remains of the ublk device")?))
-    }
-
-    /// The devices that still exist.
-    pub fn disks(&self) -> Vec<Disk> {
-        self.0.disks()
-    }
-
-    /// Removes the devices; with `force` also while in use: the users get I/O errors.
-    pub fn remove(self, force: bool) -> anyhow::Result<()> {
-        let disks = self.disks();
-        let mut claims = Vec::new();
-        for disk in disks.iter().filter(|_| !force) {
-            let (shown, users) = (disk.path(), disk.users());
-            anyhow::ensure!(users.is_empty(), "{} is still {}", shown.display(), users.join(", "));
-            match Claim::take(disk).with_context(|| format!("cannot open {}", shown.display()))? {
-                Claim::InUse => anyhow::bail!("{} is still in use", shown.display()),
-                claim => claims.push(claim),
-            }
-        }
-        self.0.remove().context("cannot remove the ublk device")?;
-        drop(claims);
-        disks.iter().filter(|_| !force).for_each(wait_for_end);
-        Ok(())
-    }
-}
 
 /// The result of claiming a block device exclusively.
 pub enum Claim {

@@ -1,15 +1,13 @@
 //! The engine: stores the data, asks the model for latencies, counts requests.
 
 mod counts;
-mod settings;
 
 pub use trimtab_drive::requests::{RequestCounts, RequestTally};
-pub use trimtab_drive::trim_shape::TrimShape;
 
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::RequestRecorder;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer};
 use crate::status::SecondCounts;
 use crate::store::Store;
 use crate::trace::{TraceEvent, TraceOpKind};
@@ -21,28 +19,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_drive::data::DataClass;
+use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::{Ledger, Sums};
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::TrimmedReads;
+use trimtab_drive::trim_shape::TrimShape;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent, Refusal};
-
-/// Settings of an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineSettings {
-    /// Geometry shown to the host.
-    pub geometry: Geometry,
-    /// Shape of one TRIM command that the drive accepts.
-    pub trim: TrimShape,
-    /// The speed of model time.
-    pub speed: Speed,
-    /// Maximum number of commands in the drive at once.
-    pub queue_depth: u32,
-    /// The drive compresses, so written data are classified.
-    pub classify: bool,
-    /// Result of reads from trimmed space.
-    pub trimmed_reads: TrimmedReads,
-}
 
 /// A drive with its data, new or resumed.
 pub struct EngineDrive {
@@ -83,7 +66,7 @@ struct ModelState {
 
 /// Serves requests from a data store and a modelled drive.
 pub struct Engine {
-    settings: EngineSettings,
+    interface: Interface,
     store: Store,
     modelled: Mutex<ModelState>,
     /// Trimmed space reads as zeros, regardless of the settings.
@@ -113,18 +96,18 @@ pub struct EngineSnapshot {
 
 impl Engine {
     /// Creates an engine for a drive.
-    pub fn new(drive: EngineDrive, settings: EngineSettings, recorder: Option<RequestRecorder>) -> Self {
+    pub fn new(drive: EngineDrive, interface: Interface, speed: Speed, recorder: Option<RequestRecorder>) -> Self {
         let EngineDrive { model, store, ledger, now: origin } = drive;
         let modelled = ModelState {
             device: model,
-            clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
+            clock: ModelClock::new(speed, origin, interface.queue_depth),
             ledger,
             counts: RequestCounts::default(),
             seconds: Seconds::default(),
             recorder,
             origin,
         };
-        Self { settings, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
+        Self { interface, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
     }
 
     /// Makes trimmed space read as zeros from now on. Required by a front end whose host uses the
@@ -145,11 +128,6 @@ impl Engine {
             model_time: modelled.clock.now(),
             seconds: modelled.seconds.recent(),
         }
-    }
-
-    /// Requests since the engine was created.
-    pub fn served(&self) -> RequestCounts {
-        self.lock().counts.clone()
     }
 
     /// Flushes the drive's cache and returns the state to store.
@@ -192,9 +170,9 @@ impl Engine {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// The settings of the engine.
-    pub const fn settings(&self) -> &EngineSettings {
-        &self.settings
+    /// Parameters that the host needs.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
     }
 
     fn lock(&self) -> MutexGuard<'_, ModelState> {
@@ -202,7 +180,7 @@ impl Engine {
     }
 
     fn valid(&self, extent: Extent) -> Result<(), Errno> {
-        let Geometry { size, logical_block, .. } = self.settings.geometry;
+        let Geometry { size, logical_block, .. } = self.interface.geometry;
         let end = extent.offset.checked_add(extent.len).ok_or(Errno::INVAL)?;
         let aligned = extent.offset.is_multiple_of(logical_block.into()) && extent.len.is_multiple_of(logical_block.into());
         if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
@@ -221,7 +199,7 @@ impl Engine {
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<RequestResult, Errno> {
         let extent = Extent { offset, len: data.len() as u64 };
         self.valid(extent)?;
-        let class = if self.settings.classify { classify(data) } else { DataClass::Random };
+        let class = if self.interface.classify { classify(data) } else { DataClass::Random };
         let mut served = self.lock().write(extent, class, fua);
         if served.result.is_ok() {
             served.result = self.store.write(offset, data);
@@ -232,7 +210,7 @@ impl Engine {
     fn trim(&self, extents: &[Extent], effect: Effect) -> Result<RequestResult, Errno> {
         match effect {
             Effect::Usual if self.zeros.load(Ordering::Relaxed) => self.trim_to_read(extents, TrimmedReads::Zeros),
-            Effect::Usual => self.trim_to_read(extents, self.settings.trimmed_reads),
+            Effect::Usual => self.trim_to_read(extents, self.interface.trimmed_reads),
             Effect::DataStay => self.trim_to_read(extents, TrimmedReads::OldData),
             Effect::Nothing => Ok(self.lock().pretend_trim(extents)),
         }
@@ -241,7 +219,7 @@ impl Engine {
     /// Trims so that later reads return `reads`.
     fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<RequestResult, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
-        let mut served = self.lock().trim(extents, self.settings.trim);
+        let mut served = self.lock().trim(extents, self.interface.trim);
         if served.result.is_ok() {
             served.result = extents.iter().try_for_each(|extent| match reads {
                 TrimmedReads::Zeros => self.store.discard(*extent),
@@ -253,7 +231,7 @@ impl Engine {
     }
 
     fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<RequestResult, Errno> {
-        if may_unmap && self.settings.geometry.discard_granularity > 0 {
+        if may_unmap && self.interface.geometry.discard_granularity > 0 {
             let trimmed = self.trim_to_read(&[extent], TrimmedReads::Zeros)?;
             if !fua || trimmed.result.is_err() {
                 return Ok(trimmed);
@@ -273,31 +251,7 @@ impl Engine {
 
 impl RequestServer for Engine {
     fn geometry(&self) -> Geometry {
-        self.settings.geometry
-    }
-
-    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
-        self.valid(extent)?;
-        if self.is_broken() {
-            return Err(Errno::IO);
-        }
-        let end = extent.offset + extent.len;
-        let block = u64::from(self.settings.geometry.logical_block);
-        let mut found: Vec<Stretch> = Vec::new();
-        let mut at = extent.offset;
-        while at < end {
-            let (mapped, until) = self.lock().ledger.stretch(at, end);
-            let (data, until) = self.store.stretch(at, until, block)?;
-            let stretch = Stretch { len: until - at, mapped, zeros: !data };
-            let full = found.len() == most.max(1);
-            match found.last_mut() {
-                Some(last) if (last.mapped, last.zeros) == (mapped, !data) => last.len += stretch.len,
-                _ if full => break,
-                _ => found.push(stretch),
-            }
-            at = until;
-        }
-        if found.is_empty() { Err(Errno::INVAL) } else { Ok(found) }
+        self.interface.geometry
     }
 
     fn serve(&self, request: Request<'_>) -> RequestResult {
@@ -444,5 +398,40 @@ const fn errno_of(refusal: Refusal) -> Errno {
         Refusal::OutOfRange | Refusal::Misaligned | Refusal::TooManyRanges => Errno::INVAL,
         Refusal::TrimUnsupported => Errno::OPNOTSUPP,
         Refusal::ReadOnly | Refusal::ClockEnd => Errno::IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::persist;
+    use trimtab_drive::model;
+    use trimtab_drive::spec::Medium;
+    use trimtab_drive::units::Bytes;
+
+    #[test]
+    fn trimmed_read_follows_spec_and_zeroed_reads_zeros() {
+        for (reads, expected) in [(TrimmedReads::Zeros, 0), (TrimmedReads::Ones, 0xFF), (TrimmedReads::OldData, 7)] {
+            let mut spec = model::sized(trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec, Some(Bytes(512 << 20))).unwrap();
+            let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+            flash.trim.reads = reads;
+            let interface = Interface::of(&spec);
+            let engine = Engine::new(persist::in_memory(&spec, &interface, 1).unwrap(), interface, Speed::Unpaced, None);
+            let byte = |offset| {
+                let mut data = [0xEE; 4096];
+                engine.serve(Request::Read { offset, into: &mut data }).result.unwrap();
+                assert!(data.iter().all(|byte| *byte == data[0]));
+                data[0]
+            };
+            for offset in [0, 4096, 8192] {
+                engine.serve(Request::Write { offset, data: &[7; 4096], fua: false }).result.unwrap();
+            }
+            engine
+                .serve(Request::Trim(&[Extent { offset: 0, len: 4096 }, Extent { offset: 1 << 20, len: 64 << 20 }], Effect::Usual))
+                .result
+                .unwrap();
+            engine.serve(Request::Zero { extent: Extent { offset: 4096, len: 4096 }, may_unmap: true, fua: false }).result.unwrap();
+            assert_eq!([byte(0), byte(4096), byte(8192), byte(1 << 20)], [expected, 0, 7, 0], "{reads:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ mod spec;
 pub use spec::{Fault, GRAMMAR, KEEP_DEFAULT, PowerCutMoment, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
-use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer};
 use power::UndoLog;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_drive::Extent;
 use trimtab_drive::ledger::UnitMap;
-use trimtab_drive::rng::{Stream, derive_seed};
+use trimtab_drive::rng::Stream;
 
 /// A request server with faults.
 pub struct FaultInjector {
@@ -33,7 +33,6 @@ struct FaultState {
     undo: Option<UndoLog>,
     /// The power is off: every request fails.
     off: bool,
-    written: u64,
     /// Trimmed space that reads as a pattern, in logical blocks.
     patterned: Option<(u8, UnitMap)>,
 }
@@ -42,7 +41,6 @@ struct FaultState {
 struct ArmedFault {
     fault: Fault,
     rng: Stream,
-    seed: u64,
     /// Number of matching requests so far.
     seen: u64,
     hits: u64,
@@ -52,14 +50,13 @@ struct ArmedFault {
 
 impl ArmedFault {
     fn new(fault: Fault, seed: u64, index: usize) -> Self {
-        let purpose = format!("fault {index}");
-        let mut rng = Stream::new(seed, &purpose);
+        let mut rng = Stream::new(seed, &format!("fault {index}"));
         let cut_at = match fault {
             Fault::PowerCut { cut: PowerCutMoment::At(n), .. } => Some(n),
             Fault::PowerCut { cut: PowerCutMoment::Within(n), .. } => Some(rng.between(1, n)),
             _ => None,
         };
-        Self { fault, rng, seed: derive_seed(seed, &purpose), seen: 0, hits: 0, cut_at }
+        Self { fault, rng, seen: 0, hits: 0, cut_at }
     }
 }
 
@@ -89,7 +86,6 @@ impl FaultInjector {
             faults: armed,
             undo: may_cut.then(|| UndoLog::new(geometry.atomic_write)),
             off: false,
-            written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
         };
         Self { inner, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
@@ -269,7 +265,6 @@ impl FaultInjector {
         };
         let served = self.inner.serve(request);
         if served.result.is_ok() {
-            state.written += extent.len;
             if let (true, Some(undo)) = (is_data, &mut state.undo) {
                 undo.wrote(extent, served.due);
             }
@@ -297,7 +292,6 @@ impl FaultState {
     /// Applies every fault to a request.
     fn decide(&mut self, kind: RequestFilter, extent: Extent) -> Decision {
         let mut decision = Decision::default();
-        let written = self.written;
         for armed in &mut self.faults {
             let struck = match armed.fault {
                 Fault::PowerCut { on, .. } if on.includes(kind) => {
@@ -322,16 +316,6 @@ impl FaultState {
                         decision.delay += add;
                     }
                     hit
-                }
-                Fault::WornOut { share, block } if kind == RequestFilter::Write => {
-                    let worn = |index: u64| Stream::new(armed.seed ^ index, "worn-out").chance(share);
-                    let fail = (extent.offset / block..(extent.offset + extent.len).div_ceil(block)).any(worn);
-                    decision.fail |= fail;
-                    fail
-                }
-                Fault::ReadOnly { after } if matches!(kind, RequestFilter::Write | RequestFilter::Trim) => {
-                    decision.fail |= written >= after;
-                    written >= after
                 }
                 _ => false,
             };
@@ -360,19 +344,6 @@ impl FaultState {
 impl RequestServer for FaultInjector {
     fn geometry(&self) -> Geometry {
         self.geometry
-    }
-
-    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
-        let state = self.lock();
-        if state.off {
-            return Err(Errno::IO);
-        }
-        let mut found = self.inner.stretches(extent, most)?;
-        if state.patterned.is_some() {
-            // Trimmed space does not read as zeros.
-            found.iter_mut().for_each(|stretch| stretch.zeros = false);
-        }
-        Ok(found)
     }
 
     fn serve(&self, request: Request<'_>) -> RequestResult {
@@ -415,8 +386,8 @@ fn pieces_of(extent: Extent) -> impl Iterator<Item = Extent> {
 mod tests {
     use super::*;
     use crate::engine::Engine;
-    use crate::engine::EngineSettings;
     use crate::persist;
+    use trimtab_drive::interface::Interface;
     use trimtab_drive::model;
 
     const SIZE: u64 = 512 << 20;
@@ -425,8 +396,8 @@ mod tests {
     fn drive(faults: &[&str]) -> (Arc<Engine>, FaultInjector) {
         let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
-        let settings = EngineSettings::of(&spec, Speed::Unpaced);
-        let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
+        let interface = Interface::of(&spec);
+        let engine = Arc::new(Engine::new(persist::in_memory(&spec, &interface, 1).unwrap(), interface, Speed::Unpaced, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let faulty = FaultInjector::new(engine.clone(), &faults, 7, Speed::Unpaced);
         (engine, faulty)
@@ -463,7 +434,7 @@ mod tests {
     #[test]
     fn same_seed_gives_same_faults() {
         let failures = || {
-            let (_, faulty) = drive(&["write-error:p=0.1", "worn-out:share=0.1,block=64KiB"]);
+            let (_, faulty) = drive(&["write-error:p=0.1"]);
             (0..500).map(|n| write(&faulty, n * 4096, 1).is_err()).collect::<Vec<_>>()
         };
         assert_eq!(failures(), failures());
@@ -500,19 +471,6 @@ mod tests {
         let left = engine.snapshot().mapped_bytes;
         assert!((len / 4..len * 3 / 4).contains(&left), "{left} of {len}");
         assert_eq!(engine.snapshot().discards.ranges.asked.bytes.0, len);
-    }
-
-    #[test]
-    fn worn_blocks_and_read_only_are_permanent() {
-        let (_, faulty) = drive(&["worn-out:share=0.5,block=64KiB"]);
-        let fails = |block: u64| write(&faulty, block * 65_536, 1).is_err();
-        let first: Vec<bool> = (0..200).map(fails).collect();
-        assert_eq!(first, (0..200).map(fails).collect::<Vec<_>>());
-        assert!((60..140).contains(&first.iter().filter(|failed| **failed).count()));
-        let (_, faulty) = drive(&["read-only:after=8192"]);
-        let results: Vec<bool> = (0..4).map(|n| write(&faulty, n * 4096, 3).is_ok()).collect();
-        assert_eq!(results, [true, true, false, false]);
-        assert_eq!(read(&faulty, 4096), Ok(3), "what was written can be read");
     }
 
     #[test]

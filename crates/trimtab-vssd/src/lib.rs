@@ -7,6 +7,8 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 pub mod block;
 mod claim;
 pub mod classify;
@@ -32,5 +34,3 @@ pub mod store;
 pub mod trace;
 pub mod transport;
 pub mod ublk;
-mod waits;
-mod worker;

@@ -1,9 +1,8 @@
 //! The front end for emulators and NBD clients: NBD on a Unix socket.
 //!
-//! Fixed newstyle negotiation, simple and structured replies, and `base:allocation`, as in
-//! the NBD project's `proto.md`; only the default export. Requests of a connection are served
-//! in order of arrival and answered when due, in any order. Memory for replies is bounded
-//! ([`Room`]), whatever clients do.
+//! Fixed newstyle negotiation and simple replies, as in the NBD project's `proto.md`; only the
+//! default export. Requests of a connection are served in order of arrival and answered when due,
+//! in any order. Memory for replies is bounded ([`ReplyMemory`]), whatever clients do.
 
 mod negotiation;
 mod replies;
@@ -14,7 +13,6 @@ use crate::pace::Pacer;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use anyhow::Context as _;
-use negotiation::NegotiatedFeatures;
 use replies::Replies;
 use room::ReplyMemory;
 use rustix::fs::{FileType, Mode, Stat};
@@ -28,15 +26,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
 use trimtab_linux::sys::beneath::{Dir, ObjectIdentity};
-use wire::{NbdCommand, NbdHeader, ReplyChunk};
+use wire::{NbdCommand, NbdHeader};
 
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const IN_FLIGHT_MAX: u32 = 1024;
 const CLIENTS_MAX: u32 = 64;
 /// Size of the write buffer that is kept after a longer write.
 const BUFFER_KEPT: usize = 1 << 20;
-/// Maximum number of descriptors in a block status reply; the client asks for the rest.
-const DESCRIPTORS_MAX: usize = 4096;
 
 /// Listens on a Unix socket and serves every client.
 pub struct NbdFront {
@@ -165,20 +161,16 @@ impl Connection {
     fn run(self, client: UnixStream) -> io::Result<()> {
         let geometry = self.drive.geometry();
         let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
-        let Some(agreed) = negotiation::negotiate(&mut input, &mut &client, &geometry)? else { return Ok(()) };
+        if !negotiation::negotiate(&mut input, &mut &client, &geometry)? {
+            return Ok(());
+        }
         let replies = Replies::start(client, Arc::clone(&self.room))?;
-        let result = self.serve_requests(&mut input, &geometry, agreed, &replies);
+        let result = self.serve_requests(&mut input, &geometry, &replies);
         replies.wait_for(0);
         result
     }
 
-    fn serve_requests(
-        &self,
-        input: &mut impl Read,
-        geometry: &Geometry,
-        agreed: NegotiatedFeatures,
-        replies: &Arc<Replies>,
-    ) -> io::Result<()> {
+    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, replies: &Arc<Replies>) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = NbdHeader::read(input)?;
@@ -199,46 +191,26 @@ impl Connection {
                 return Ok(());
             }
             replies.begin(IN_FLIGHT_MAX, answer_bytes(&header))?;
-            let (served, chunk, data) = self.serve(&header, geometry, agreed, &buffer);
-            let reply = match (served.result, chunk) {
-                (Ok(()), Some(chunk)) => wire::structured_reply(header.cookie, chunk, data.len()),
-                (Err(errno), Some(_)) => wire::structured_reply(header.cookie, ReplyChunk::Error(errno), 0),
-                (result, None) => wire::simple_reply(header.cookie, result).to_vec(),
-            };
+            let (served, data) = self.serve(&header, geometry, &buffer);
+            let reply = wire::simple_reply(header.cookie, served.result);
             let data = if served.result.is_ok() { data } else { Vec::new() };
             let (replies, room) = (Arc::clone(replies), answer_bytes(&header));
             self.pacer.at(served.due, move || replies.end(reply, data, room));
         }
     }
 
-    /// Executes a request. Returns its result, the chunk (`None`: a simple reply), the data.
-    fn serve(
-        &self,
-        header: &NbdHeader,
-        geometry: &Geometry,
-        agreed: NegotiatedFeatures,
-        written: &[u8],
-    ) -> (RequestResult, Option<ReplyChunk>, Vec<u8>) {
+    /// Executes a request. Returns its result and the data read.
+    fn serve(&self, header: &NbdHeader, geometry: &Geometry, written: &[u8]) -> (RequestResult, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
-        let chunk = match header.command {
-            Some(NbdCommand::Read) if agreed.structured => Some(ReplyChunk::Data { offset: header.offset }),
-            Some(NbdCommand::BlockStatus) if agreed.structured => Some(ReplyChunk::Status { context: negotiation::ALLOCATION_ID }),
-            _ => None,
-        };
         if let Err(errno) = check(header, geometry) {
-            return (RequestResult::refused(errno), chunk, Vec::new());
+            return (RequestResult::refused(errno), Vec::new());
         }
         let fua = header.fua;
         let served = match header.command {
             Some(NbdCommand::Read) => {
                 let mut data = vec![0; header.len as usize];
                 let served = self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
-                return (served, chunk, data);
-            }
-            Some(NbdCommand::BlockStatus) if agreed.allocation => {
-                let described = self.drive.stretches(extent, if header.one { 1 } else { DESCRIPTORS_MAX });
-                let served = RequestResult { result: described.as_ref().map(|_| ()).map_err(|errno| *errno), due: None };
-                return (served, chunk, described.map(|all| all.iter().flat_map(descriptor).collect()).unwrap_or_default());
+                return (served, data);
             }
             Some(NbdCommand::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
             Some(NbdCommand::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
@@ -246,7 +218,7 @@ impl Connection {
             Some(NbdCommand::Flush) => self.drive.serve(Request::Flush),
             _ => RequestResult::refused(Errno::INVAL),
         };
-        (served, chunk, Vec::new())
+        (served, Vec::new())
     }
 
     fn trim(&self, extent: Extent, fua: bool) -> RequestResult {
@@ -266,7 +238,7 @@ fn check(header: &NbdHeader, geometry: &Geometry) -> Result<(), Errno> {
         _ if header.strange => Err(Errno::INVAL),
         Some(NbdCommand::Read) if header.len > REQUEST_BYTES_MAX => Err(Errno::INVAL),
         Some(NbdCommand::Write | NbdCommand::WriteZeroes) if beyond => Err(Errno::NOSPC),
-        Some(NbdCommand::Read | NbdCommand::Trim | NbdCommand::BlockStatus) if beyond => Err(Errno::INVAL),
+        Some(NbdCommand::Read | NbdCommand::Trim) if beyond => Err(Errno::INVAL),
         _ => Ok(()),
     }
 }
@@ -274,18 +246,6 @@ fn check(header: &NbdHeader, geometry: &Geometry) -> Result<(), Errno> {
 fn answer_bytes(header: &NbdHeader) -> u32 {
     match header.command {
         Some(NbdCommand::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
-        Some(NbdCommand::BlockStatus) => 8 * DESCRIPTORS_MAX as u32,
         _ => 0,
     }
-}
-
-/// A `base:allocation` descriptor: the length, and flags for hole (1) and zero (2).
-fn descriptor(stretch: &crate::request::Stretch) -> [u8; 8] {
-    const HOLE: u32 = 1;
-    const ZERO: u32 = 2;
-    let flags = if stretch.mapped { 0 } else { HOLE } | if stretch.zeros { ZERO } else { 0 };
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&u32::try_from(stretch.len).unwrap_or(u32::MAX).to_be_bytes());
-    bytes[4..].copy_from_slice(&flags.to_be_bytes());
-    bytes
 }

@@ -1,7 +1,7 @@
 //! Stores a drive between attachments, and resumes it.
 
 use crate::classify::classify;
-use crate::engine::{Engine, EngineDrive, EngineSettings};
+use crate::engine::{Engine, EngineDrive};
 use crate::request::PowerCutSupport as _;
 use crate::state::{self, DataFile, SavedState, StateHeader, UseFlag};
 use crate::store::Store;
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::Ledger;
 use trimtab_drive::model;
 use trimtab_drive::spec::{DriveSpec, text};
@@ -22,9 +23,9 @@ use trimtab_drive::{Command, Extent};
 const PIECE: u64 = 1 << 20;
 
 /// A new drive without data, in memory.
-pub fn in_memory(spec: &DriveSpec, settings: &EngineSettings, seed: u64) -> anyhow::Result<EngineDrive> {
-    let store = Store::in_memory(settings.geometry.size)?;
-    Ok(fresh(store, model::build(spec, seed)?, settings))
+pub fn in_memory(spec: &DriveSpec, interface: &Interface, seed: u64) -> anyhow::Result<EngineDrive> {
+    let store = Store::in_memory(interface.geometry.size)?;
+    Ok(fresh(store, model::build(spec, seed)?, interface))
 }
 
 /// The drive whose data are in the file `data`: resumed, or new if the file is new. With
@@ -32,16 +33,16 @@ pub fn in_memory(spec: &DriveSpec, settings: &EngineSettings, seed: u64) -> anyh
 /// a remark for the user.
 pub fn in_file(
     spec: &DriveSpec,
-    settings: &EngineSettings,
+    interface: &Interface,
     seed: u64,
     data: &Path,
     adopt: bool,
 ) -> anyhow::Result<(EngineDrive, Option<String>)> {
     let shown = data.display();
-    let store = Store::in_file(data, settings.geometry.size)?;
+    let store = Store::in_file(data, interface.geometry.size)?;
     let Some(saved) = state::open(data)? else {
         let has_data = store.data_extents().next().transpose().with_context(|| format!("cannot look for data in {shown}"))?.is_some();
-        let mut drive = fresh(store, model::build(spec, seed)?, settings);
+        let mut drive = fresh(store, model::build(spec, seed)?, interface);
         if !has_data {
             return Ok((drive, None));
         }
@@ -50,15 +51,15 @@ pub fn in_file(
                 .hint("add --adopt to use them as the initial content of a new drive")
                 .into());
         }
-        let written = bring_up_to_data(&mut drive, settings)?;
+        let written = bring_up_to_data(&mut drive, interface)?;
         return Ok((drive, Some(format!("the data of {shown} ({}) were written to a new drive", Bytes(written)))));
     };
     let clean = saved.clean;
-    let mut drive = resume(spec, settings, store, saved).with_context(|| format!("cannot continue with {shown}"))?;
+    let mut drive = resume(spec, interface, store, saved).with_context(|| format!("cannot continue with {shown}"))?;
     if clean {
         return Ok((drive, None));
     }
-    let written = bring_up_to_data(&mut drive, settings)?;
+    let written = bring_up_to_data(&mut drive, interface)?;
     let remark = format!(
         "{shown} was not detached properly: its data are complete; the drive's state is from the last proper detach, with {} written since",
         Bytes(written)
@@ -73,11 +74,11 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
     engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
     let store = engine.store();
-    let sample = sample(store, engine.settings().geometry.size, lasting.unit, &lasting.mapped)
+    let sample = sample(store, engine.interface().geometry.size, lasting.unit, &lasting.mapped)
         .with_context(|| format!("cannot read the data file {}", data.display()))?;
     let header = StateHeader {
         drive: spec.name.clone(),
-        size: engine.settings().geometry.size,
+        size: engine.interface().geometry.size,
         unit: lasting.unit,
         model_time_ns: lasting.now.0,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -87,13 +88,13 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
     state::save(data, &header, lasting.mapped.into_iter(), &lasting.model, leave)
 }
 
-fn fresh(store: Store, model: Box<dyn model::Model>, settings: &EngineSettings) -> EngineDrive {
-    let ledger = Ledger::new(settings.geometry.size, settings.geometry.logical_block);
+fn fresh(store: Store, model: Box<dyn model::Model>, interface: &Interface) -> EngineDrive {
+    let ledger = Ledger::new(interface.geometry.size, interface.geometry.logical_block);
     EngineDrive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, settings: &EngineSettings, store: Store, saved: SavedState) -> anyhow::Result<EngineDrive> {
-    let (is, has) = (&saved.header, &settings.geometry);
+fn resume(spec: &DriveSpec, interface: &Interface, store: Store, saved: SavedState) -> anyhow::Result<EngineDrive> {
+    let (is, has) = (&saved.header, &interface.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
             "it belongs to a drive '{}' of {} bytes, not to '{}' of {}",
@@ -110,7 +111,7 @@ fn resume(spec: &DriveSpec, settings: &EngineSettings, store: Store, saved: Save
     if written_beside.is_none() && identity.is_some() {
         return Err(UsageError::new("its state does not name its data file").hint(OTHER_DATA).into());
     }
-    let mut drive = fresh(store, model::build(spec, 0)?, settings);
+    let mut drive = fresh(store, model::build(spec, 0)?, interface);
     anyhow::ensure!(is.unit == drive.ledger.unit(), "its map has units of {} bytes, not {}", is.unit, drive.ledger.unit());
     drive.now = saved.model_time();
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
@@ -162,23 +163,23 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
 /// Updates the model to the data file: writes data that the ledger does not know, and trims
 /// ranges that the file no longer holds. Returns the bytes written. (Blocks overwritten
 /// several times since count as one write less than they had.)
-fn bring_up_to_data(drive: &mut EngineDrive, settings: &EngineSettings) -> anyhow::Result<u64> {
+fn bring_up_to_data(drive: &mut EngineDrive, interface: &Interface) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
-    let mut held = Ledger::new(settings.geometry.size, settings.geometry.logical_block);
+    let mut held = Ledger::new(interface.geometry.size, interface.geometry.logical_block);
     let extents: Vec<Extent> = drive.store.data_extents().collect::<Result<_, _>>().context("cannot look for data")?;
     let mut written = 0;
     for extent in extents {
         held.wrote(extent.offset, extent.len);
-        let (mut at, end) = (extent.offset / unit * unit, (extent.offset + extent.len).next_multiple_of(unit).min(settings.geometry.size));
+        let (mut at, end) = (extent.offset / unit * unit, (extent.offset + extent.len).next_multiple_of(unit).min(interface.geometry.size));
         while at < end {
             let piece = Extent { offset: at, len: PIECE.min(end - at) };
-            written += write_unknown(drive, settings, piece)?;
+            written += write_unknown(drive, interface, piece)?;
             at += piece.len;
         }
     }
     let lost: Vec<_> = drive.ledger.map().runs().flat_map(|run| run.filter(|unit| !held.map().contains(*unit))).collect();
     for index in lost {
-        let extent = Extent { offset: index * unit, len: unit.min(settings.geometry.size - index * unit) };
+        let extent = Extent { offset: index * unit, len: unit.min(interface.geometry.size - index * unit) };
         drive.ledger.forget(extent.offset, extent.len);
         if drive.model.supports_trim() {
             drive.now = drive.model.submit(drive.now, &Command::trim(&[extent])).done;
@@ -188,7 +189,7 @@ fn bring_up_to_data(drive: &mut EngineDrive, settings: &EngineSettings) -> anyho
 }
 
 /// Writes the units of `piece` that the ledger does not know, run by run.
-fn write_unknown(drive: &mut EngineDrive, settings: &EngineSettings, piece: Extent) -> anyhow::Result<u64> {
+fn write_unknown(drive: &mut EngineDrive, interface: &Interface, piece: Extent) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let (mut at, end) = (piece.offset, piece.offset + piece.len);
     let mut written = 0;
@@ -200,7 +201,7 @@ fn write_unknown(drive: &mut EngineDrive, settings: &EngineSettings, piece: Exte
         }
         if !known {
             let extent = Extent { offset: at, len: run_end - at };
-            let class = if settings.classify {
+            let class = if interface.classify {
                 let mut content = vec![0; extent.len as usize];
                 drive.store.read(extent.offset, &mut content).context("cannot read the data file")?;
                 classify(&content)
@@ -224,15 +225,15 @@ mod tests {
 
     /// Creates a detached drive whose data file holds pieces of `byte`.
     fn detached(spec: &DriveSpec, data: &Path, byte: u8) {
-        let settings = EngineSettings::of(spec, Speed::Unpaced);
-        std::fs::File::create(data).unwrap().set_len(settings.geometry.size).unwrap();
+        let interface = Interface::of(spec);
+        std::fs::File::create(data).unwrap().set_len(interface.geometry.size).unwrap();
         let file = std::fs::File::options().write(true).open(data).unwrap();
         for at in [0, 5 << 20] {
             std::os::unix::fs::FileExt::write_all_at(&file, &[byte; 64 << 10], at).unwrap();
         }
         drop(file);
-        let (drive, _) = in_file(spec, &settings, 1, data, true).unwrap();
-        keep(&Engine::new(drive, settings, None), spec, data, UseFlag::Detached).unwrap();
+        let (drive, _) = in_file(spec, &interface, 1, data, true).unwrap();
+        keep(&Engine::new(drive, interface, Speed::Unpaced, None), spec, data, UseFlag::Detached).unwrap();
     }
 
     #[test]
@@ -245,7 +246,7 @@ mod tests {
         let (header, mut mapped) = (StateHeader { data: None, ..saved.header.clone() }, Vec::new());
         let model = saved.load(1 << 40, |run| mapped.push(run)).unwrap();
         state::save(&data, &header, mapped.into_iter(), &model, UseFlag::Detached).unwrap();
-        let error = in_file(&spec, &EngineSettings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();
+        let error = in_file(&spec, &Interface::of(&spec), 1, &data, false).map(drop).unwrap_err();
         assert!(format!("{error:#}").contains("does not name its data file"), "{error:#}");
     }
 
@@ -256,8 +257,9 @@ mod tests {
         let [one, other, copy] = ["one", "other", "copy"].map(|name| dir.path().join(name));
         detached(&spec, &one, 1);
         detached(&spec, &other, 2);
-        let settings = EngineSettings::of(&spec, Speed::Unpaced);
-        let open = |spec: &DriveSpec, data: &Path| in_file(spec, &settings, 1, data, false).map(drop).map_err(|error| format!("{error:#}"));
+        let interface = Interface::of(&spec);
+        let open =
+            |spec: &DriveSpec, data: &Path| in_file(spec, &interface, 1, data, false).map(drop).map_err(|error| format!("{error:#}"));
         assert_eq!(open(&spec, &one), Ok(()));
         for path in [&copy, &state::path_of(&copy)] {
             let from = if *path == copy { one.clone() } else { state::path_of(&one) };

@@ -68,25 +68,10 @@ impl RequestResult {
     }
 }
 
-/// A range of a drive with uniform state, as far as the host can know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// Bytes.
-    pub len: u64,
-    /// The drive holds data for it: it was written and not trimmed since.
-    pub mapped: bool,
-    /// It is known to read as zeros.
-    pub zeros: bool,
-}
-
 /// A request server: the engine, or faults around it. Called by several threads at once.
 pub trait RequestServer: Send + Sync {
     /// Geometry shown to the host.
     fn geometry(&self) -> Geometry;
-
-    /// The mapped and zero ranges in `extent`: the first `most` stretches, at least one. `EINVAL`
-    /// for a range that is empty or not on the drive.
-    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno>;
 
     /// Executes the request and returns its completion time.
     fn serve(&self, request: Request<'_>) -> RequestResult;

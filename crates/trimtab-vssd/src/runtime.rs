@@ -13,9 +13,8 @@
 //! name, so the contents come from this program. A record of a dead process is the result of a
 //! crash: the next start finds it and removes only what the record lists.
 
-use crate::claim::LeftoverDevices;
-use crate::nbd;
 use crate::transport::Transport;
+use crate::{nbd, ublk};
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -126,11 +125,6 @@ impl RuntimeDirectory {
         let (log, _) = self.dir.open_or_create(LOG, PRIVATE_FILE)?;
         rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::APPEND)?;
         Ok(log)
-    }
-
-    /// Removes the files of a server that has ended.
-    pub fn begin_again(&self) -> io::Result<()> {
-        self.remove_file(CONTROL)
     }
 
     /// Writes the record, atomically.
@@ -350,25 +344,10 @@ impl Runtime {
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
-    /// The drive with these data whose server crashed and whose device waits for another.
-    pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(RuntimeDirectory, ServerRecord)>> {
-        for entry in self.entries()? {
-            if let RuntimeState::Dead(Some(record)) = entry.state
-                && record.data.as_deref() == Some(data)
-                && let Some(mark) = record.mark()
-                && !LeftoverDevices::find(mark)?.disks().is_empty()
-            {
-                return Ok(Some((entry.home, record)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Removes the remains of crashed servers, except those of the drive `kept`. Returns remarks
-    /// on what was and was not removed.
-    pub fn clean_up(&self, kept: Option<&str>) -> anyhow::Result<Vec<String>> {
+    /// Removes the remains of crashed servers. Returns remarks on what was and was not removed.
+    pub fn clean_up(&self) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
-        for entry in self.entries()?.into_iter().filter(|entry| kept != Some(entry.id.as_str())) {
+        for entry in self.entries()? {
             if let RuntimeState::Dead(_) = entry.state {
                 remarks.push(match remove_remains(&entry, false) {
                     Ok(()) => format!("removed the remains of the crashed server of '{}'", entry.id),
@@ -451,7 +430,7 @@ pub fn remove_remains(entry: &RuntimeEntry, force: bool) -> anyhow::Result<()> {
         }
     }
     if let Some(mark) = record.and_then(ServerRecord::mark) {
-        LeftoverDevices::find(mark)?.remove(force)?;
+        ublk::remove_left(mark, force)?;
     }
     entry.home.unmount(served)?;
     if let Some(record) = record
@@ -544,7 +523,7 @@ mod tests {
         assert_eq!(id, "x-2");
         home.write_record(&ServerRecord { pid_started: 1, ..record(&id) }).unwrap();
         assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
-        assert_eq!(runtime.clean_up(None).unwrap().len(), 1);
+        assert_eq!(runtime.clean_up().unwrap().len(), 1);
         assert_eq!(runtime.entries().unwrap().len(), 1, "the running one stays");
         assert_eq!(runtime.find(None).unwrap().id, "x");
     }
@@ -573,7 +552,7 @@ mod tests {
         let (_, full) = runtime.claim(Some("full"), "x").unwrap();
         full.write_record(&dead("full")).unwrap();
         fs::write(dir.path().join("full/photo"), "precious").unwrap();
-        let remarks = runtime.clean_up(None).unwrap().join("\n");
+        let remarks = runtime.clean_up().unwrap().join("\n");
         for left in ["link", "shared", "shared/record.json", "copied/record.json", "copied/photo", "full/photo"] {
             assert!(fs::symlink_metadata(dir.path().join(left)).is_ok(), "{left}: {remarks}");
         }

@@ -2,7 +2,7 @@
 
 use crate::block::{AttachContext, ServedBlockDevice};
 use crate::control::{self, ControlCommand, ControlRequest, ControlResponse};
-use crate::engine::{Engine, EngineSettings};
+use crate::engine::Engine;
 use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
@@ -14,15 +14,14 @@ use crate::state::UseFlag;
 use crate::status::{RequestsByKind, Status};
 use crate::trace::RecordingHeader;
 use crate::transport::{Transport, TransportChoice};
-use crate::waits::Waits;
 use anyhow::Context as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_drive::interface::Interface;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::processes;
 use trimtab_linux::sys::interrupt;
 
@@ -40,8 +39,6 @@ pub struct AttachOptions {
     pub adopt: bool,
     /// Attach a block device over this transport.
     pub block: Option<TransportChoice>,
-    /// Resume the block device of the crashed server with these data.
-    pub recover: bool,
     /// Listen for NBD clients on this Unix socket.
     pub nbd: Option<PathBuf>,
     /// Record the served requests to this new file.
@@ -63,8 +60,6 @@ pub struct Server {
     detach_with: Option<u32>,
     /// The fault filter around the engine.
     faults: Arc<FaultInjector>,
-    /// Measures the time that requests wait in the kernel.
-    waits: Option<Waits>,
     pacer: Arc<Pacer>,
     speed: Speed,
     started: Instant,
@@ -79,25 +74,15 @@ impl Server {
     /// Creates everything; on error, removes what was created. Also returns remarks for the user.
     pub fn start(options: AttachOptions) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
-        let waiting = |runtime: &Runtime| match &options.data {
-            Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?),
-            None => Ok(None),
-        };
-        let crashed = if options.recover { Some(waiting(&runtime)?.ok_or_else(nothing_waits)?) } else { None };
-        let mut remarks = runtime.clean_up(crashed.as_ref().map(|(_, record)| record.id.as_str()))?;
-        if crashed.is_none()
-            && let Some((_, record)) = waiting(&runtime)?
-        {
-            return Err(still_waits(&record).into());
-        }
-        let settings = EngineSettings::of(&options.spec, options.speed);
+        let mut remarks = runtime.clean_up()?;
+        let interface = Interface::of(&options.spec);
         let drive = match &options.data {
             Some(data) => {
-                let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;
+                let (drive, remark) = persist::in_file(&options.spec, &interface, options.seed, data, options.adopt)?;
                 remarks.extend(remark);
                 drive
             }
-            None => persist::in_memory(&options.spec, &settings, options.seed)?,
+            None => persist::in_memory(&options.spec, &interface, options.seed)?,
         };
         // Memory allocation while writing back to our own device must not wait for writeback.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -107,8 +92,8 @@ impl Server {
             Some(path) => {
                 let header = RecordingHeader {
                     drive: options.spec.name.clone(),
-                    size: settings.geometry.size,
-                    logical_block: settings.geometry.logical_block,
+                    size: interface.geometry.size,
+                    logical_block: interface.geometry.logical_block,
                     speed: options.speed.to_string(),
                     started_unix_ms: attached_unix_ms,
                     tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -117,19 +102,16 @@ impl Server {
             }
             None => None,
         };
-        let engine = Arc::new(Engine::new(drive, settings, recorder));
+        let engine = Arc::new(Engine::new(drive, interface, options.speed, recorder));
         if let Some(data) = &options.data {
             persist::keep(&engine, &options.spec, data, UseFlag::InUse)?;
         }
-        let (id, home) = match &crashed {
-            Some((home, record)) => (record.id.clone(), home.clone()),
-            None => runtime.claim(options.id.as_deref(), &options.spec.name)?,
-        };
+        let (id, home) = runtime.claim(options.id.as_deref(), &options.spec.name)?;
         let (pid, pid_started, boot_id) = runtime::own_process();
         let record = ServerRecord {
             id,
             drive: options.spec.name.clone(),
-            size: settings.geometry.size,
+            size: interface.geometry.size,
             pid,
             pid_started,
             boot_id,
@@ -150,7 +132,6 @@ impl Server {
             engine,
             detach_with: options.detach_with,
             faults,
-            waits: None,
             pacer,
             speed: options.speed,
             started: Instant::now(),
@@ -159,14 +140,8 @@ impl Server {
             nbd: None,
             problems: Vec::new(),
         };
-        let crashed = crashed.map(|(_, record)| record);
-        match server.open(options.block, options.nbd.as_deref(), crashed.as_ref()) {
+        match server.open(options.block, options.nbd.as_deref()) {
             Ok(more) => remarks.extend(more),
-            Err(error) if crashed.is_some() => {
-                // The device stays available for the next attempt.
-                let _ = crashed.map(|record| server.home.write_record(&record));
-                return Err(error);
-            }
             Err(error) => {
                 // The first error is the one to report.
                 let _ = server.detach(true);
@@ -177,18 +152,13 @@ impl Server {
         Ok((server, remarks))
     }
 
-    fn open(&mut self, block: Option<TransportChoice>, nbd: Option<&Path>, crashed: Option<&ServerRecord>) -> anyhow::Result<Vec<String>> {
+    fn open(&mut self, block: Option<TransportChoice>, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
-        if let Some(crashed) = crashed {
-            self.home.begin_again().context("cannot take over the runtime directory")?;
-            (self.record.mark, self.record.transport) = (crashed.mark.clone(), crashed.transport);
-            self.record.device.clone_from(&crashed.device);
-        }
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
         let drive: Arc<dyn RequestServer> = Arc::clone(&self.faults) as _;
         if let Some(wanted) = block {
-            remarks.extend(self.open_block(&drive, wanted, crashed)?);
+            remarks.extend(self.open_block(&drive, wanted)?);
         }
         if let Some(path) = nbd {
             // Recorded before it exists, so that it is found after a crash.
@@ -203,17 +173,9 @@ impl Server {
     }
 
     /// Creates the block device over the best transport in `wanted`.
-    fn open_block(
-        &mut self,
-        drive: &Arc<dyn RequestServer>,
-        wanted: TransportChoice,
-        crashed: Option<&ServerRecord>,
-    ) -> anyhow::Result<Vec<String>> {
-        let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
-        let (block, mut remarks) = match crashed {
-            Some(crashed) => (ServedBlockDevice::recover(drive, crashed)?, Vec::new()),
-            None => ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?,
-        };
+    fn open_block(&mut self, drive: &Arc<dyn RequestServer>, wanted: TransportChoice) -> anyhow::Result<Vec<String>> {
+        let place = AttachContext { home: &self.home, pacer: &self.pacer };
+        let (block, mut remarks) = ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?;
         if block.transport() == Transport::Device {
             // Zero-writes may arrive as TRIM requests, so trimmed space must read as zeros.
             self.engine.have_trimmed_space_read_as_zeros();
@@ -221,7 +183,6 @@ impl Server {
         let block = self.block.insert(block);
         remarks.extend(block.tune(&drive.geometry()));
         let disk = block.disk();
-        self.waits = Waits::new(&disk.sysfs(), self.speed);
         self.record.device = Some(disk.path());
         self.record.transport = Some(block.transport());
         Ok(remarks)
@@ -246,9 +207,6 @@ impl Server {
             let now = Instant::now();
             if now >= next_tick {
                 self.engine.tick();
-                if let Some(waits) = &mut self.waits {
-                    waits.tick(&self.engine.served());
-                }
                 next_tick += Duration::from_secs(1);
             }
             match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
@@ -340,7 +298,6 @@ impl Server {
             model_time_ns: snapshot.model_time.0,
             waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, ServedBlockDevice::waiting),
             requests: RequestsByKind::from(&snapshot.counts),
-            host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
             discard_amplification: snapshot.discards.amplification(),
             discards: snapshot.discards,
             mapped_bytes: snapshot.mapped_bytes,
@@ -358,16 +315,4 @@ fn to_answer(value: serde_json::Result<serde_json::Value>) -> ControlResponse {
         Ok(value) => ControlResponse::Ok(value),
         Err(error) => ControlResponse::Error(error.to_string()),
     }
-}
-
-fn nothing_waits() -> UsageError {
-    UsageError::new("no block device is waiting for a server with these data")
-        .hint("a device survives a server crash only over ublk, as root and with --data")
-}
-
-/// The error if the device is in use; otherwise it would have been removed.
-fn still_waits(record: &ServerRecord) -> UsageError {
-    let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
-    UsageError::new(format!("the server for '{id}' crashed; {device} is in use and is waiting for a server with these data"))
-        .hint(format!("'--recover' resumes it, 'trimtab drive detach --force {id}' removes it"))
 }

@@ -73,18 +73,6 @@ pub struct SecondCounts {
     pub trim_effective_bytes: u64,
 }
 
-/// Time that reads and writes waited in the kernel, above the drive, since it was attached:
-/// the time counted by the block device, less the time in the drive. A loop device passes a
-/// TRIM down and waits for it before passing anything else, so requests behind a TRIM wait
-/// there, and the drive's own `stall_trim_ns` does not include it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostWait {
-    /// Total, summed over requests.
-    pub all_ns: u64,
-    /// Part of it in seconds with a TRIM, and in the second after each.
-    pub beside_trims_ns: u64,
-}
-
 /// The complete status of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -101,9 +89,6 @@ pub struct Status {
     pub waiting: usize,
     /// Requests since it was attached.
     pub requests: RequestsByKind,
-    /// Time that reads and writes waited in the kernel; `None` without a block device or pacing.
-    #[serde(default)]
-    pub host_wait: Option<HostWait>,
     /// The discard ledger since it was attached.
     pub discards: Sums,
     /// Bytes discarded per byte freed; `None` until something is freed.

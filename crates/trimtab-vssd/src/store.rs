@@ -122,21 +122,6 @@ impl Store {
         })
     }
 
-    /// Returns whether `position` holds data, and the end of that stretch: a multiple of `block`
-    /// later, at most `end`. A block that is only partly a hole counts as data.
-    pub fn stretch(&self, position: u64, end: u64, block: u64) -> Result<(bool, u64), Errno> {
-        let data = match rustix::fs::seek(&self.file, SeekFrom::Data(position)) {
-            Ok(data) => data / block * block,
-            Err(Errno::NXIO) => end,
-            Err(errno) => return Err(errno),
-        };
-        if data > position {
-            return Ok((false, data.min(end)));
-        }
-        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(position))?;
-        Ok((true, hole.next_multiple_of(block).clamp(position + block, end)))
-    }
-
     /// Sets every byte of the range that holds data to `byte`; holes stay.
     pub fn overwrite_data(&self, extent: Extent, byte: u8) -> Result<(), Errno> {
         let end = extent.offset.saturating_add(extent.len);

@@ -7,13 +7,12 @@
 
 mod parameters;
 mod requests;
-mod slots;
+mod worker;
 
+use crate::claim::{Claim, wait_for_end};
 use crate::request::RequestServer;
-use crate::worker::{Worker, pin_thread};
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
-use slots::QueueSlots;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -25,6 +24,7 @@ use trimtab_linux::host::{self, disk::Disk};
 use trimtab_linux::sys::ublk::control::Control;
 use trimtab_linux::sys::ublk::queue::UblkQueue;
 use trimtab_linux::sys::ublk::{self, Info};
+use worker::{Worker, pin_thread};
 
 /// Queue depth, as with a loop device.
 const DEPTH: u16 = 128;
@@ -32,7 +32,7 @@ const DEPTH: u16 = 128;
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Maximum number of queues: more threads would be idle.
 const QUEUES_MAX: usize = 16;
-/// Maximum wait for the device's nodes, or for the end of its previous server.
+/// Maximum wait for the device's nodes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A ublk device and its threads. Dropping this value does not remove the device.
@@ -69,15 +69,12 @@ pub fn is_open_to_users() -> bool {
 }
 
 impl UblkFront {
-    /// Creates a device for `drive` with this mark. A `lasting` device (if the kernel supports
-    /// it) survives the process unless [`remove`](Self::remove) removes it, and its
-    /// requests wait for another server.
-    pub fn start(drive: &Arc<dyn RequestServer>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
+    /// Creates a device for `drive` with this mark.
+    pub fn start(drive: &Arc<dyn RequestServer>, mark: u64) -> anyhow::Result<Self> {
         let mut control = open()?;
         let privileged = rustix::process::geteuid().is_root();
-        let recovery = if lasting { ublk::RECOVERY | ublk::RECOVERY_REISSUE } else { 0 };
         let queues = rustix::thread::sched_getaffinity(None).map_or(1, |processors| processors.count() as usize).clamp(1, QUEUES_MAX);
-        let flags = ublk::ENCODED | if privileged { recovery } else { ublk::UNPRIVILEGED };
+        let flags = ublk::ENCODED | if privileged { 0 } else { ublk::UNPRIVILEGED };
         let wanted = Info::wanted(queues as u16, DEPTH, REQUEST_BYTES_MAX, flags, mark);
         let device = control.add(&wanted).context("the kernel cannot create a ublk device")?;
         let mut this = Self { control, device, threads: Vec::new(), waiting: Arc::default() };
@@ -102,27 +99,6 @@ impl UblkFront {
         self.serve_queues(drive, &served)?;
         drop(served);
         self.control.start(&self.device).with_context(|| format!("{} cannot be started", self.disk().path().display()))
-    }
-
-    /// Resumes the device with this mark, whose server has ended.
-    pub fn recover(drive: &Arc<dyn RequestServer>, mark: u64) -> anyhow::Result<Self> {
-        let mut control = open()?;
-        let device = marked(&mut control, mark)?.first().copied().context("its ublk device is gone")?;
-        let patience = Instant::now() + PATIENCE;
-        // The kernel detects the end of a server after a delay.
-        while let Err(error) = control.begin_recovery(&device) {
-            let busy = error.raw_os_error() == Some(libc::EBUSY);
-            if !busy || Instant::now() > patience {
-                return Err(error).with_context(|| format!("{} cannot be taken over", node(&device).path().display()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let mut this = Self { control, device, threads: Vec::new(), waiting: Arc::default() };
-        let served = open_character_node(&device)?;
-        this.serve_queues(drive, &served)?;
-        drop(served);
-        this.control.end_recovery(&device).with_context(|| format!("{} cannot be taken over", this.disk().path().display()))?;
-        Ok(this)
     }
 
     /// Starts a thread for each queue of the device, which can only be opened once. Returns when
@@ -200,10 +176,9 @@ fn worker(
     here: CpuSet,
     drive: Arc<dyn RequestServer>,
     waiting: Arc<AtomicUsize>,
-) -> io::Result<Worker<QueueSlots>> {
+) -> io::Result<Worker> {
     let everywhere = pin_thread(&here)?;
-    let slots = QueueSlots::new(UblkQueue::new(file, device, queue)?, drive);
-    Ok(Worker::new(slots, here, everywhere, waiting))
+    Ok(Worker::new(UblkQueue::new(file, device, queue)?, drive, here, everywhere, waiting))
 }
 
 /// CPUs in both sets; those of `other` if there are none.
@@ -237,36 +212,28 @@ fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
     Ok(numbers.into_iter().filter_map(|number| control.info(number).ok()).filter(|device| device.mark == mark).collect())
 }
 
-/// The remains of a dead server.
-#[derive(Default)]
-pub struct LeftoverDevices {
-    control: Option<Control>,
-    devices: Vec<Info>,
-}
-
-impl LeftoverDevices {
-    /// The devices with this mark; empty without the driver.
-    pub fn find(mark: u64) -> io::Result<Self> {
-        let mut control = match Control::open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            control => control?,
-        };
-        let devices = marked(&mut control, mark)?;
-        Ok(Self { control: Some(control), devices })
-    }
-
-    /// The block devices that still exist.
-    pub fn disks(&self) -> Vec<Disk> {
-        self.devices.iter().map(node).filter(|disk| disk.sysfs().exists()).collect()
-    }
-
-    /// Removes the devices, even if they are in use.
-    pub fn remove(mut self) -> io::Result<()> {
-        let Some(control) = &mut self.control else { return Ok(()) };
-        for device in &self.devices {
-            stop(control, device)?;
-            control.delete(device, true)?;
+/// Removes the devices with this mark, which a dead server left; with `force` also while in use:
+/// the users get I/O errors. There are none without the driver.
+pub fn remove_left(mark: u64, force: bool) -> anyhow::Result<()> {
+    let mut control = match Control::open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        control => control.context("cannot find the remains of the ublk device")?,
+    };
+    let devices = marked(&mut control, mark).context("cannot find the remains of the ublk device")?;
+    let disks: Vec<Disk> = devices.iter().map(node).filter(|disk| disk.sysfs().exists() && !force).collect();
+    let mut claims = Vec::new();
+    for disk in &disks {
+        let (shown, users) = (disk.path(), disk.users());
+        anyhow::ensure!(users.is_empty(), "{} is still {}", shown.display(), users.join(", "));
+        match Claim::take(disk).with_context(|| format!("cannot open {}", shown.display()))? {
+            Claim::InUse => anyhow::bail!("{} is still in use", shown.display()),
+            claim => claims.push(claim),
         }
-        Ok(())
     }
+    for device in &devices {
+        stop(&mut control, device).and_then(|()| control.delete(device, true)).context("cannot remove the ublk device")?;
+    }
+    drop(claims);
+    disks.iter().for_each(wait_for_end);
+    Ok(())
 }

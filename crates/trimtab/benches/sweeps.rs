@@ -1,6 +1,6 @@
 //! Sweeps: cells a second, two processes against one, and what 10,000 cells take.
 //!
-//! `cargo bench --bench sweeps`, on a quiet machine with two cores or more. `TRIMTAB_BENCH_CELLS` (default 200) is how many cells are measured: they are a Latin hypercube of
+//! `cargo bench --bench sweeps`, on a quiet machine with two cores or more. `TRIMTAB_BENCH_CELLS` (default 200) is how many cells are measured: they are Sobol points of
 //! drives of 8 GiB, five policies and two workloads, each drive written over eight times.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -21,7 +21,7 @@ fn plan(cells: usize) -> String {
         "name = \"bench\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\nworkload.drive_writes = 8\nworkload.trim_percent = 10\n\
          [axes]\ndrive.over_provisioning_percent = {{ from = 8, to = 40 }}\ndrive.flash.nand.program_ns = {{ from = 300000, to = 2000000, log = true }}\n\
          drive.flash.trim.command_ns = {{ from = 10000, to = 2000000, log = true }}\npolicy = [\"none\", \"online\", \"batched:every=1h\", \"adaptive\", \"idle\"]\n\
-         workload = [\"random\", \"hot-cold\"]\n[design]\nkind = \"latin-hypercube\"\npoints = {cells}\n"
+         workload = [\"random\", \"hot-cold\"]\n[design]\nkind = \"sobol\"\npoints = {cells}\n"
     )
 }
 
@@ -43,7 +43,7 @@ fn seconds(plan: &Path, output: &Path, shards: &[&str]) -> f64 {
 
 fn main() -> ExitCode {
     let cells: usize = std::env::var("TRIMTAB_BENCH_CELLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
-    let about = "Sweeps: a Latin hypercube of drives of 8 GiB, five policies, two workloads, 8 drive writes each; one thread a process.";
+    let about = "Sweeps: Sobol points of drives of 8 GiB, five policies, two workloads, 8 drive writes each; one thread a process.";
     let _figures = figures::begin("sweeps", about, &[]);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = scratch.path().join("plan.toml");

@@ -9,12 +9,6 @@ pub mod queue;
 
 use std::path::PathBuf;
 
-/// `UBLK_F_USER_RECOVERY`: the device outlives its server, and requests wait for a new
-/// server.
-pub const RECOVERY: u64 = 1 << 3;
-/// `UBLK_F_USER_RECOVERY_REISSUE`: the new server receives the requests that the old one had
-/// not answered.
-pub const RECOVERY_REISSUE: u64 = 1 << 4;
 /// `UBLK_F_UNPRIVILEGED_DEV`: any process that may open the control device may create the
 /// device. The kernel clears this flag for root.
 pub const UNPRIVILEGED: u64 = 1 << 5;
@@ -40,7 +34,7 @@ pub struct Info {
     /// Process id of the server.
     pub pid: i32,
     pad1: u32,
-    /// Driver features: [`RECOVERY`] and so on.
+    /// Driver features: [`ENCODED`] and so on.
     pub flags: u64,
     /// Free for the server's use. The kernel stores it and ignores its value.
     pub mark: u64,

@@ -264,11 +264,5 @@ class Table:
     def to_pydict(self) -> dict[str, list[int] | list[int | None] | list[float | None] | list[str | None]]:
         """All columns as lists, by name."""
     @property
-    def series(self) -> Table | None:
-        """Every point of every series, if the plan keeps series: ``cell``, ``series``, ``time_ns`` or ``written_bytes``, ``value``, ``unit``."""
-    @property
-    def histograms(self) -> Table | None:
-        """Every latency bucket, if the plan keeps histograms: ``cell``, ``kind``, ``latency_at_most_ns``, ``operations``."""
-    @property
     def metadata(self) -> dict[str, str]: ...
     def __len__(self) -> int: ...

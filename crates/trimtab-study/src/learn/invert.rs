@@ -4,7 +4,8 @@ pub mod whole;
 
 use super::candidate::{Candidate, DriveKind, OF_SMALL_PROBES, at};
 use super::classes;
-use super::probes::{Findings, ProbePlan, burst, random_writes};
+use super::probes::area::{WRITE_SIZES, burst_last};
+use super::probes::{Findings, ProbePlan};
 
 /// Default unit of TRIM commands, pieces and mapping.
 const UNIT_DEFAULT: u64 = 4096;
@@ -33,7 +34,7 @@ pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     set(at::READ_AHEAD, ahead.map(|(ordered, random)| if ordered < 0.8 * random { 512e3 } else { 4096.0 }));
     set(at::WRITE_OVERHEAD, write_overhead(found, &host));
     let kind = kind(found, plan, &host, read);
-    let program = found.ns(&burst::last(plan)).map(|of_a_byte| of_a_byte * f64::from(kind.dies()) * kind.row_bytes() as f64);
+    let program = found.ns(&burst_last(plan)).map(|of_a_byte| of_a_byte * f64::from(kind.dies()) * kind.row_bytes() as f64);
     // A flush waits for one program. If the link limits a burst, the burst rate says less.
     let flushed = found.ns("flush").filter(|_| !kind.protected).map_or(f64::INFINITY, |flush| PROGRAM_OF_FLUSH * flush);
     set(if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }, program.map(|program| program.min(flushed)));
@@ -121,7 +122,7 @@ fn read_smaller(found: &Findings) -> Option<f64> {
 pub fn unit_written(found: &Findings) -> Option<u64> {
     let cost = |size: u64| found.ns(&alloc::format!("random write {size} to the end"));
     let grows = |size: &u64| cost(*size).zip(cost(2 * size)).is_some_and(|(short, long)| long > 1.5 * short);
-    random_writes::SIZES.into_iter().find(grows)
+    WRITE_SIZES.into_iter().find(grows)
 }
 
 /// Excess of the slowest lone reads over the mean, in hundreds of per mille.
@@ -141,7 +142,7 @@ fn queued(found: &Findings) -> Option<bool> {
 
 /// Bytes accepted faster than the flash writes, minus what it wrote at the same time.
 fn cache(found: &Findings, plan: &ProbePlan) -> Option<f64> {
-    let last = found.ns(&burst::last(plan))?;
+    let last = found.ns(&burst_last(plan))?;
     let pieces = found.observations.iter().filter(|one| one.probe == "burst");
     let ends = pieces.filter_map(|one| Some((one.name.strip_prefix("burst ")?.parse::<f64>().ok()?, one.value_ns)));
     let fast = ends.take_while(|(_, each)| *each < 0.6 * last).last()?;

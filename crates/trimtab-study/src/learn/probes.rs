@@ -1,18 +1,7 @@
 //! The probes in execution order. Later ones use data that earlier ones wrote.
 
-pub mod burst;
-pub mod collection;
-pub mod compression;
-pub mod flush;
-pub mod map;
-pub mod random_writes;
-pub mod reads;
-pub mod recovery;
-pub mod slc_cache;
-pub mod stalls;
-pub mod trim_cost;
-pub mod trim_effect;
-pub mod trimmed_reads;
+pub mod area;
+mod trims;
 pub mod whole;
 
 use super::lab::ProbeSession;
@@ -164,69 +153,103 @@ impl Findings {
         self.observations.iter().find(|one| one.name == name).map(|one| one.value_ns)
     }
 
-    /// Adds a figure; `sigma` is the error of its logarithm.
-    fn add(&mut self, probe: &'static str, name: impl Into<String>, value_ns: f64, sigma: f64) {
-        self.observations.push(Observation { name: name.into(), probe, value_ns: value_ns.max(SHORTEST_NS), sigma });
+    /// Adds a figure of the current probe; `sigma` is the error of its logarithm.
+    fn add(&mut self, name: impl Into<String>, value_ns: f64, sigma: f64) {
+        self.observations.push(Observation { name: name.into(), probe: "", value_ns: value_ns.max(SHORTEST_NS), sigma });
     }
 }
+
+type RunProbe = fn(&mut ProbeSession<'_>, &ProbePlan, &mut Findings) -> TargetResult;
 
 /// One probe.
-pub trait Probe {
+pub struct Probe {
     /// Its name.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Specification fields that it helps to identify.
-    fn identifies(&self) -> &'static [&'static str];
-
-    /// True if it is useless without TRIM.
-    fn is_of_trims(&self) -> bool {
-        false
-    }
-
-    /// Runs the probe and adds its findings.
-    ///
-    /// # Errors
-    /// The target fails.
-    fn run(&self, lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult;
+    pub identifies: &'static [&'static str],
+    run: RunProbe,
 }
+
+const fn probe(name: &'static str, run: RunProbe, identifies: &'static [&'static str]) -> Probe {
+    Probe { name, identifies, run }
+}
+
+/// The only probe that writes nothing.
+const READS: &str = "reads";
+
+/// Probes of an area in order.
+static OF_AREAS: [Probe; 7] = [
+    probe(
+        "burst",
+        area::burst,
+        &["flash.write_cache.bytes", "flash.nand.program_ns", "flash.slc_cache.program_ns", "interface.rate_bytes_per_s"],
+    ),
+    probe(
+        "flush",
+        area::flush,
+        &["flash.write_cache.flush_ns", "flash.write_cache.power_loss_protection", "flash.nand.program_ns", "interface.latency_ns"],
+    ),
+    probe("just written", area::just_written, &["flash.slc_cache", "flash.slc_cache.read_ns"]),
+    probe(
+        READS,
+        area::existing,
+        &[
+            "interface.rate_bytes_per_s",
+            "interface.command_overhead_ns",
+            "interface.latency_ns",
+            "flash.nand.read_ns",
+            "flash.nand.read_ahead_bytes",
+            "flash.nand.channel_bytes_per_s",
+            "flash.geometry",
+        ],
+    ),
+    probe("random writes", area::random_writes, &["flash.ftl.mapping_unit_bytes", "interface.write_overhead_ns"]),
+    probe("compression", area::compression, &["flash.compression", "flash.compression.stored_permille_min"]),
+    probe("stalls", area::stalls, &["flash.nand.suspend_ns", "flash.nand.channel_bytes_per_s"]),
+];
+
+/// Probes of TRIM, after the others, which need a written area.
+static OF_TRIMS: [Probe; 3] = [
+    probe(
+        "trim cost",
+        trims::cost,
+        &["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns", "flash.trim.queued"],
+    ),
+    probe("trimmed reads", trims::trimmed_reads, &["interface.command_overhead_ns", "interface.latency_ns", "interface.rate_bytes_per_s"]),
+    probe("trim effect", trims::effect, &["flash.trim.bytes_min", "flash.trim.alignment_bytes", "flash.ftl.mapping_unit_bytes"]),
+];
+
+/// Probes of a whole drive in order.
+static OF_WHOLES: [Probe; 4] = [
+    probe("slc cache", whole::slc_cache, &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns"]),
+    probe(
+        "recovery",
+        whole::recovery,
+        &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns", "flash.nand.read_ns"],
+    ),
+    probe(
+        "collection",
+        whole::collection,
+        &["flash.over_provisioning_permille", "flash.ftl.victim", "flash.ftl.streams", "flash.nand.erase_ns"],
+    ),
+    probe("map", whole::map, &["flash.ftl.mapping_cache_bytes"]),
+];
 
 /// All probes in order.
-pub fn every() -> impl Iterator<Item = &'static dyn Probe> {
-    of_areas().iter().chain(of_wholes()).copied()
+pub fn every() -> impl Iterator<Item = &'static Probe> {
+    OF_AREAS.iter().chain(&OF_TRIMS).chain(&OF_WHOLES)
 }
 
-fn of_areas() -> &'static [&'static dyn Probe] {
-    &[
-        &burst::Burst,
-        &flush::Flush,
-        &reads::FreshDataProbe,
-        &reads::Reads,
-        &random_writes::RandomWrites,
-        &compression::Compression,
-        &stalls::Stalls,
-        &trim_cost::TrimCost,
-        &trimmed_reads::TrimmedReads,
-        &trim_effect::TrimEffect,
-    ]
-}
-
-fn of_wholes() -> &'static [&'static dyn Probe] {
-    &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::MapProbe]
-}
-
-/// Small probes of a plan in order. TRIMs come last, so that others find a written area.
-pub fn of(plan: &ProbePlan) -> impl Iterator<Item = &'static dyn Probe> {
-    let all: &[&'static dyn Probe] = match plan.budget {
-        Budget::Reads => &[&reads::Reads],
-        Budget::Small | Budget::Full => of_areas(),
-    };
-    let trims = plan.trims().is_some();
-    all.iter().copied().filter(move |probe| trims || !probe.is_of_trims())
+/// Small probes of a plan in order.
+pub fn of(plan: &ProbePlan) -> impl Iterator<Item = &'static Probe> {
+    let writes = plan.budget != Budget::Reads;
+    let trims = if writes && plan.trims().is_some() { OF_TRIMS.as_slice() } else { &[] };
+    OF_AREAS.iter().filter(move |probe| writes || probe.name == READS).chain(trims)
 }
 
 /// All probes of a plan, including those of the whole drive.
-pub fn all_of(plan: &ProbePlan) -> impl Iterator<Item = &'static dyn Probe> {
-    of(plan).chain(if plan.whole.is_some() { of_wholes() } else { &[] }.iter().copied())
+pub fn all_of(plan: &ProbePlan) -> impl Iterator<Item = &'static Probe> {
+    of(plan).chain(if plan.whole.is_some() { OF_WHOLES.as_slice() } else { &[] })
 }
 
 /// Runs the small probes of the plan. On a modelled drive, call [`there_already`] first.
@@ -239,11 +262,11 @@ pub fn run(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Obse
 /// # Errors
 /// The target fails.
 pub fn run_whole(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Observer) -> TargetResult<Findings> {
-    run_these(of_wholes().iter().copied(), lab, plan, observer)
+    run_these(OF_WHOLES.iter(), lab, plan, observer)
 }
 
 fn run_these(
-    probes: impl Iterator<Item = &'static dyn Probe>,
+    probes: impl Iterator<Item = &'static Probe>,
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
     observer: &mut dyn Observer,
@@ -254,8 +277,10 @@ fn run_these(
         if observer.stopped() {
             break;
         }
-        observer.begins(probe.name());
-        probe.run(lab, plan, &mut found)?;
+        observer.begins(probe.name);
+        let first = found.observations.len();
+        (probe.run)(lab, plan, &mut found)?;
+        found.observations[first..].iter_mut().for_each(|one| one.probe = probe.name);
     }
     (found.written, found.read) = (lab.written - before.0, lab.read - before.1);
     Ok(found)

@@ -120,25 +120,25 @@ fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
     (at(5).min(estimate), at(95).max(estimate))
 }
 
-fn is_about(probe: &dyn Probe, field: &str) -> bool {
-    probe.identifies().iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+fn is_about(probe: &Probe, field: &str) -> bool {
+    probe.identifies.iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
 /// Ratio, at least 1, between measured figures of the probes that identify a field and those
 /// of the best drive, if they are unexplained; otherwise 1.
 fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
-    let of_it = odd.iter().filter(|(one, _)| probes::every().any(|probe| probe.name() == one.probe && is_about(probe, field)));
+    let of_it = odd.iter().filter(|(one, _)| probes::every().any(|probe| probe.name == one.probe && is_about(probe, field)));
     of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
 }
 
 fn source(known: Known, field: &str, plan: &ProbePlan) -> String {
-    let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(*probe, field)).map(|probe| probe.name()).collect();
+    let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(probe, field)).map(|probe| probe.name).collect();
     if known != Known::Typical && !names.is_empty() {
         return names.join(", ");
     }
     // A probe that needs another budget or another access path.
-    match probes::every().find(|probe| names.is_empty() && is_about(*probe, field)) {
-        Some(probe) => format!("the class (probe '{}' can identify it)", probe.name()),
+    match probes::every().find(|probe| names.is_empty() && is_about(probe, field)) {
+        Some(probe) => format!("the class (probe '{}' can identify it)", probe.name),
         None => "the class".to_string(),
     }
 }

@@ -4,7 +4,6 @@ use super::candidate::{Candidate, at};
 use super::fit::{self, FitResult, SequentialEvaluator};
 use super::lab::ProbeSession;
 use super::predict::{self, Prediction, ResidualDeviation, What, WorkloadFigure};
-use super::probes::Probe as _;
 use super::probes::whole::{self, ProbeRegion};
 use super::probes::{self, Findings, ProbePlan};
 use super::{Budget, ReportedProperties, invert, summary};
@@ -280,7 +279,7 @@ fn whole_drive_reads_wait_for_map_as_calculated() {
         .unwrap();
     let mut found = || {
         let mut found = probes::Findings::default();
-        probes::map::MapProbe.run(&mut lab, &plan, &mut found).unwrap();
+        whole::map(&mut lab, &plan, &mut found).unwrap();
         found
     };
     let (_, found) = (found(), found());

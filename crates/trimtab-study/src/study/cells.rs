@@ -6,10 +6,8 @@ use super::job::Job;
 use super::modelled::{self, Setup, VolumeFactory};
 use super::policy;
 use super::problem::StudyError;
-use super::scale::Scale;
 use super::small::SmallDrive;
 use super::untried::{OmissionReason, OmittedPart, StudyPart};
-use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -76,8 +74,6 @@ pub enum Question {
     Ageing,
     /// Effect of data and tuning.
     Tuning,
-    /// Cost of deleting on the other generation of the filesystem.
-    Generation,
 }
 
 /// The workload of a cell.
@@ -138,7 +134,6 @@ impl StudyCell {
             Question::Deleting => StudyPart::Policy { policy },
             Question::Ageing => StudyPart::Ageing { policy },
             Question::Tuning => StudyPart::Tuning { policy },
-            Question::Generation => StudyPart::Generation,
         }
     }
 
@@ -225,19 +220,16 @@ impl StudyCell {
     }
 }
 
-/// A job on `setup`, or on a drive of `size` in place of a larger SSD.
-fn work(setup: &Setup, job: &Job, brief: bool, size: Option<Bytes>) -> StudyCellWork {
-    let spec = &setup.drive.spec;
-    let size = size.filter(|size| size.0 < spec.capacity_bytes && spec.flash().is_some());
-    StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief, size }
-}
-
 /// One cell for each job and each policy that the drive supports, in table order. A drive of
 /// `size` stands in for a larger SSD.
 pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec], size: Option<Bytes>) -> Vec<StudyCell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
-    let cell =
-        |job: &Job, policy: &PolicySpec| StudyCell { question: Question::Deleting, work: work(setup, job, false, size), policy: *policy };
+    let spec = &setup.drive.spec;
+    let size = size.filter(|size| size.0 < spec.capacity_bytes && spec.flash().is_some());
+    let cell = |job: &Job, policy: &PolicySpec| {
+        let work = StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief: false, size };
+        StudyCell { question: Question::Deleting, work, policy: *policy }
+    };
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
@@ -292,28 +284,11 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
     all.into_iter().map(|ageing| StudyCell { question: Question::Tuning, work: StudyCellWork::Months(Box::new(ageing)), policy }).collect()
 }
 
-/// The workloads on the other generation of the filesystem, without discards and with online
-/// discard. Current ext4 and the first ext4 with discard send different commands for the same
-/// files. Empty if online discard is not tested.
-///
-/// # Errors
-/// The filesystem cannot be created.
-pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale, size: Option<Bytes>) -> Result<Vec<StudyCell>, StudyError> {
-    if !setup.trims() || !policies.contains(&PolicySpec::Online) {
-        return Ok(Vec::new());
-    }
-    let mut other = setup.clone();
-    other.volume = modelled::volume_named(if setup.volume.journal.converts_after_write { "ext4-2011" } else { "ext4" });
-    other.used = FreeExtentLengths::by_churn(&other.volume, other.fill, setup.seed)?;
-    let cell = |job: &Job, policy: PolicySpec| StudyCell { question: Question::Generation, work: work(&other, job, true, size), policy };
-    let jobs = scale.jobs(setup.seed)?;
-    Ok(jobs.iter().flat_map(|job| [PolicySpec::None, PolicySpec::Online].map(|policy| cell(job, policy))).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::study::request::{StudyRequest, Thoroughness};
+    use crate::study::used::FreeExtentLengths;
     use trimtab_drive::shipped;
 
     #[test]

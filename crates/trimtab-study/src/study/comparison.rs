@@ -9,8 +9,8 @@ use super::cells::QUESTION;
 use super::metrics::{AgeingFigures, DiscardCount, Metrics, discard_count, effective_policy, setting};
 use super::{Study, policy};
 use alloc::vec::Vec;
-use costs::{AffectedWork, DeletingDoubt, OnlineCost, Stall};
-use gains::{GAIN, Gain, OverduePolicy, TrimTimeShare};
+use costs::{OnlineCost, Stall};
+use gains::{GAIN, Gain, OverduePolicy};
 use latency::{LatencyDoubt, LatencyTest};
 use serde::Serialize;
 use trimtab_sim::run::Run;
@@ -97,11 +97,6 @@ impl<'a> Comparison<'a> {
         self.behind.iter().all(|behind| behind.policy != policy)
     }
 
-    /// Share of the time that `policy` spends trimming, if known.
-    pub fn time_trimming(&self, policy: &str) -> Option<TrimTimeShare> {
-        gains::time_trimming(&self.metrics, policy)
-    }
-
     /// The latency test of `policy`, if measured.
     pub fn test(&self, policy: &str) -> Option<&LatencyTest> {
         self.tests.iter().find(|test| test.policy == policy)
@@ -113,16 +108,6 @@ impl<'a> Comparison<'a> {
         let uncounted = self.metrics.is_measured() && policy != policy::NONE && !self.metrics.is_counted(policy);
         let doubt = if uncounted { Some(LatencyDoubt::NoDiscardCounted) } else { self.test(policy).and_then(LatencyTest::doubt) };
         Some(PolicyLatency { policy, seconds: worst.seconds, doubt })
-    }
-
-    /// Why the difference that online discard makes to deleting does not count.
-    pub fn deleting_doubt(&self, job: &str) -> Option<DeletingDoubt> {
-        costs::doubt(&self.metrics, self.online_cost.as_ref(), job)
-    }
-
-    /// Cost of online discard on another generation of the filesystem.
-    pub fn other_generation(&self, job: &str, part: AffectedWork) -> Option<costs::GenerationComparison> {
-        costs::other_generation(&self.metrics, job, part)
     }
 
     /// Slowdown of 4 KiB random writes on a partition that starts at sector 63, if any.

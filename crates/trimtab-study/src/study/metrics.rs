@@ -9,8 +9,6 @@ use trimtab_sim::run::{Field, Provenance, Run, metrics};
 
 /// Metric: time that the user of the filesystem waits.
 pub const FOREGROUND: &str = "foreground.seconds";
-/// Environment key: generation of the filesystem.
-pub const GENERATION: &str = "fs.generation";
 /// Minimum number of repeats for a difference to count.
 pub const REPEATS_MIN: usize = 3;
 
@@ -58,11 +56,6 @@ pub fn fills(runs: &[Run]) -> Vec<&str> {
 /// True if the rate of sustained random writes became steady.
 pub fn is_steady(run: &Run) -> bool {
     !run.warnings.iter().any(|warning| warning.code.starts_with("steady-state."))
-}
-
-/// The generation of the filesystem of a run.
-pub fn generation(run: &Run) -> &str {
-    Field::find(&run.environment, GENERATION).unwrap_or("?")
 }
 
 /// Name of the drive of a run: its description up to the first colon.

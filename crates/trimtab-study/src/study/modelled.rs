@@ -65,24 +65,13 @@ pub fn volume_named(name: &str) -> VolumeSpec {
     }
 }
 
-const GENERATIONS: [(&str, &str); 3] = [
-    ("ext4 of Linux 6.18", "Linux 6.18"),
-    ("ext4 of Linux 2.6.39", "Linux 2.6.39"),
-    ("a synchronous catalogue of 2011", "a synchronous catalogue of 2011"),
-];
-
 /// Generation of a filesystem, as named in reports.
 pub const fn generation(volume: &VolumeSpec) -> &'static str {
     match (volume.catalogue, volume.journal.converts_after_write) {
-        (true, _) => GENERATIONS[2].0,
-        (false, true) => GENERATIONS[0].0,
-        (false, false) => GENERATIONS[1].0,
+        (true, _) => "a synchronous catalogue of 2011",
+        (false, true) => "ext4 of Linux 6.18",
+        (false, false) => "ext4 of Linux 2.6.39",
     }
-}
-
-/// Kernel of a generation.
-pub fn kernel(generation: &str) -> Option<&'static str> {
-    GENERATIONS.iter().find(|(name, _)| *name == generation).map(|(_, kernel)| *kernel)
 }
 
 /// Share of the free space written since its last discard when files are deleted.

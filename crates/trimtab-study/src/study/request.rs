@@ -8,11 +8,10 @@ use super::problem::StudyError;
 use super::scale::{FULL, QUICK, Scale};
 use super::small;
 use super::trials::Breadth;
-use super::untried::{OmissionReason, OmittedPart, StudyPart};
+use super::untried::OmittedPart;
 use super::used::FreeExtentLengths;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
-use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
@@ -81,13 +80,12 @@ impl StudyRequest {
         }
     }
 
-    /// The runs for this request, and the parts that cannot be run: policies on a drive without
-    /// TRIM, or another generation of the filesystem that cannot be created.
+    /// The runs for this request, and the policies that cannot be run on a drive without TRIM.
     ///
     /// # Errors
     /// A workload cannot be created.
     pub fn cells(&self, setup: &Setup, policies: &[PolicySpec]) -> Result<(Vec<StudyCell>, Vec<OmittedPart>), StudyError> {
-        let (mut all, mut untried) = (Vec::new(), cells::impossible(setup, policies));
+        let mut all = Vec::new();
         let stand_in = self.stand_in.filter(|_| setup.drive.spec.capacity_bytes > FULL_SIZE_MAX);
         if self.deleting {
             let mut jobs = self.scale.jobs(setup.seed)?;
@@ -100,15 +98,7 @@ impl StudyRequest {
         if self.extent.tuning {
             all.extend(cells::tuning(setup, policies, &self.extent));
         }
-        if self.deleting && !self.only_tree {
-            match cells::other_generation(setup, policies, self.scale, stand_in) {
-                Ok(others) => all.extend(others),
-                Err(problem) => {
-                    untried.push(OmittedPart { part: StudyPart::Generation, reason: OmissionReason::Obstacle(problem.to_string()) });
-                }
-            }
-        }
-        Ok((all, untried))
+        Ok((all, cells::impossible(setup, policies)))
     }
 }
 
@@ -138,7 +128,6 @@ impl Study {
             Question::Deleting => &mut self.runs,
             Question::Ageing => &mut self.ageing,
             Question::Tuning => &mut self.tuning,
-            Question::Generation => &mut self.kernels,
         };
         list.push(run);
     }

@@ -29,8 +29,6 @@ pub enum StudyPart {
         /// The policy.
         policy: String,
     },
-    /// Deleting on the other generation of the filesystem.
-    Generation,
     /// Changed assumptions.
     Assumptions,
 }

@@ -10,7 +10,7 @@ mod tests;
 use super::comparison::gains::{self, Gain, TrimTimeShare};
 use super::comparison::latency::{BLINK_SECONDS, TestResult};
 use super::comparison::{Comparison, PolicyLatency};
-use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, generation, samples};
+use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, samples};
 use super::recommendation::Recommendation;
 use super::sensitivity::Assumption;
 use super::untried::OmissionReason as UntriedReason;
@@ -112,7 +112,7 @@ impl<'a> Verdict<'a> {
             gains.iter().copied().filter(|gain| Some(gain.policy) == recommendation.policy()).collect()
         };
         let over_batched = gains::gains(&comparison.metrics, policy::BATCHED);
-        let trimming = recommendation.policy().and_then(|policy| comparison.time_trimming(policy));
+        let trimming = recommendation.policy().and_then(|policy| gains::time_trimming(&comparison.metrics, policy));
         Self {
             recommendation,
             rule,
@@ -193,7 +193,7 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
 fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     let metrics = &comparison.metrics;
-    let (trim_time, online) = (trim_time(comparison), online_cost(comparison));
+    let (trim_time, online) = (trim_time(comparison), comparison.online_cost.map(Finding::OnlineCost));
     let months = |policy: &'a str| months(comparison, policy);
     let mut all: Vec<Option<Finding<'a>>> = match recommendation {
         Recommendation::Use(IDLE) => match comparison.stall {
@@ -236,12 +236,6 @@ fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a
     let days = comparison.metrics.days;
     let gains = comparison.gains_of(policy).copied().filter(Gain::counts).collect();
     comparison.gains_of(policy).next().map(|_| Finding::Months { policy, days, gains })
-}
-
-fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
-    let cost = comparison.online_cost?;
-    let generation = comparison.study().runs.first().map_or("?", generation);
-    Some(Finding::OnlineCost { cost, generation, other: comparison.other_generation(cost.job, cost.part) })
 }
 
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {

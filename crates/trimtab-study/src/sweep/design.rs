@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use trimtab_drive::rng::{CountedStream, Stream, derive_seed};
+use trimtab_drive::rng::{CountedStream, derive_seed};
 
 /// A design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,6 @@ pub enum DesignKind {
     Grid,
     /// Uniform and independent samples.
     Random,
-    /// Latin hypercube: divides each axis into as many equal parts as there are points, and uses
-    /// each exactly once at a random place (McKay, Beckman and Conover 1979).
-    LatinHypercube,
     /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): more even than random
     /// samples for any number of points, best for powers of two.
     Sobol,
@@ -36,13 +33,8 @@ pub enum DesignKind {
 
 impl DesignKind {
     /// Their names in plans.
-    pub const NAMES: [(&'static str, Self); 5] = [
-        ("grid", Self::Grid),
-        ("random", Self::Random),
-        ("latin-hypercube", Self::LatinHypercube),
-        ("sobol", Self::Sobol),
-        ("sensitivity", Self::Sensitivity),
-    ];
+    pub const NAMES: [(&'static str, Self); 4] =
+        [("grid", Self::Grid), ("random", Self::Random), ("sobol", Self::Sobol), ("sensitivity", Self::Sensitivity)];
     /// Maximum length and dimensions of the library's sequence.
     const SOBOL: (u64, usize) = (1 << 16, 256);
 
@@ -81,9 +73,6 @@ impl Design {
         match self.kind {
             DesignKind::Grid => None,
             DesignKind::Random => each(&|axis| self.drawn(point, axis, axes)),
-            DesignKind::LatinHypercube => {
-                each(&|axis| (self.part(point, axis) as f64 + self.drawn(point, axis, axes)) / self.points as f64)
-            }
             DesignKind::Sobol => each(&|axis| self.sobol(point, axis)),
             DesignKind::Sensitivity => {
                 let block = axes as u64 + 2;
@@ -103,52 +92,14 @@ impl Design {
         let seed = derive_seed(self.seed, "sweep.sobol") as u32;
         f64::from(sobol_burley::sample(point as u32, dimension as u32, seed))
     }
-
-    /// The part of an axis that a point lies in: a permutation computed on demand. A Feistel
-    /// network over the next power of four repeats until the result is in range.
-    fn part(&self, point: u64, axis: usize) -> u64 {
-        let half = (64 - (self.points.max(2) - 1).leading_zeros()).div_ceil(2);
-        let mask = (1_u64 << half) - 1;
-        let mut keys = Stream::new(derive_seed(self.seed, "sweep.parts") ^ axis as u64, "sweep.axis");
-        let keys = [(); 6].map(|()| keys.next_u64());
-        let mix = |value: u64, key: u64| CountedStream { seed: key, drawn: value }.next_u64() & mask;
-        let mut at = point;
-        loop {
-            let (mut left, mut right) = (at >> half, at & mask);
-            for key in keys {
-                (left, right) = (right, left ^ mix(right, key));
-            }
-            at = left << half | right;
-            if at < self.points {
-                return at;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::collections::BTreeSet;
 
     fn design(kind: DesignKind, points: u64) -> Design {
         Design { kind, points, seed: 3 }
-    }
-
-    #[test]
-    fn latin_hypercube_uses_each_part_of_each_axis_once() {
-        for points in [1, 2, 3, 10, 100, 1000, 1025] {
-            for axis in 0..3 {
-                let part = |point| (design(DesignKind::LatinHypercube, points).unit(point, 3).unwrap()[axis] * points as f64) as u64;
-                let parts: BTreeSet<u64> = (0..points).map(part).collect();
-                assert!(parts.len() as u64 == points && parts.last() == Some(&(points - 1)), "{points} {axis}");
-            }
-        }
-        // Uncorrelated: Spearman's coefficient of two permutations of 1000 has a deviation of 0.03.
-        let d = design(DesignKind::LatinHypercube, 1000);
-        let (x, y): (Vec<f64>, Vec<f64>) = (0..1000).map(|p| (d.part(p, 0) as f64 - 499.5, d.part(p, 1) as f64 - 499.5)).unzip();
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        assert!((dot(&x, &y) / dot(&x, &x)).abs() < 0.12);
     }
 
     /// The integral of the product of (1 + (u - 1/2) / 2) over the unit cube is 1. The error of
@@ -165,7 +116,7 @@ mod tests {
 
     #[test]
     fn unit_depends_on_seed_and_stays_in_cube() {
-        for kind in [DesignKind::Random, DesignKind::LatinHypercube, DesignKind::Sobol, DesignKind::Sensitivity] {
+        for kind in [DesignKind::Random, DesignKind::Sobol, DesignKind::Sensitivity] {
             let (one, other) = (design(kind, 64), Design { seed: 4, ..design(kind, 64) });
             let all = |d: Design| (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>();
             assert!(all(one) == all(one) && all(one) != all(other), "{kind:?}");

@@ -3,7 +3,6 @@
 use super::cell::SweepCell;
 use super::design::{Design, DesignKind};
 use super::hash::{MODEL, short_hash};
-use super::keep::DetailSelection;
 use super::settings::{self, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
@@ -21,7 +20,7 @@ use trimtab_sim::setting::SettingError;
 pub const CELLS_MAX: u64 = 10_000_000;
 /// Maximum values of an axis, and repeats.
 const STEPS_MAX: u64 = 1_000_000;
-const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "keep"];
+const KEYS: [&str; 6] = ["name", "seed", "repeats", "base", "axes", "design"];
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +37,6 @@ pub struct Plan {
     pub repeats: u64,
     /// Seed of the first repeat.
     pub seed: u64,
-    /// Details stored with each run.
-    pub keep: DetailSelection,
 }
 
 /// An error in a plan, with its position.
@@ -244,23 +241,9 @@ impl<'a> PlanReader<'a> {
             Some((_, at)) => return self.wrong(at, "name", "must be a string"),
         };
         let design = self.design(get("design"), &axes, seed)?;
-        let keep = self.keep(get("keep"))?;
-        let plan = Plan { name, base, axes, design, repeats, seed, keep };
+        let plan = Plan { name, base, axes, design, repeats, seed };
         self.count_cells(&plan)?;
         Ok(plan)
-    }
-
-    fn keep(&self, value: Option<&Spanned<DeValue<'_>>>) -> Result<DetailSelection, PlanError> {
-        let (mut keep, key) = (DetailSelection::default(), "keep");
-        let Some(value) = value else { return Ok(keep) };
-        let DeValue::Array(list) = value.get_ref() else {
-            return self.wrong(value.span().start, key, "must be a list: [\"series:waf\", \"histograms\"]");
-        };
-        for one in list {
-            let Value::Text(word) = self.value(one, key)? else { return self.wrong(one.span().start, key, "must be a list of strings") };
-            keep.add(&word).or_else(|text| self.wrong(one.span().start, key, text))?;
-        }
-        Ok(keep)
     }
 
     fn count_cells(&self, plan: &Plan) -> Result<(), PlanError> {
@@ -275,8 +258,7 @@ impl<'a> PlanReader<'a> {
         if cells > CELLS_MAX {
             let (all, most) = (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
-            let text =
-                format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (sobol, latin-hypercube)");
+            let text = format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (random, sobol)");
             return Err(PlanError { line: None, key: String::new(), text });
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use super::MODEL;
 use super::design::DesignKind;
-use super::filter::Filter;
 use super::indices::{self, DesignSample};
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
@@ -59,21 +58,14 @@ struct Bins {
     at: Vec<Option<f64>>,
 }
 
-/// Renders the cells that pass `filter`. `only` replaces the default columns if not empty.
+/// Renders the cells. `only` replaces the default columns if not empty.
 #[must_use]
-pub fn document(plan: &Plan, rows: &[SweepRow], filter: &Filter, only: &[String]) -> Document {
-    let all = rows.len() as u64;
-    let rows: Vec<SweepRow> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
-    let (look, rows) = (SweepView::of(plan, &rows, filter, only), rows.as_slice());
+pub fn document(plan: &Plan, rows: &[SweepRow], only: &[String]) -> Document {
+    let look = SweepView::of(plan, rows, only);
     let failed = rows.iter().filter(|row| matches!(row.outcome, CellOutcome::Failed(_))).count();
-    let missing = plan.cells().saturating_sub(all);
+    let missing = plan.cells().saturating_sub(rows.len() as u64);
     let finished = grouped(look.cells.len() as u64);
-    let count = match filter.in_words() {
-        None => format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells())),
-        Some(words) => {
-            format!("{words}: {finished} finished and {failed} failed; {missing} of all {} cells missing", grouped(plan.cells()))
-        }
-    };
+    let count = format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells()));
     let mut sections = alloc::vec![Section::new("Axes", alloc::vec![SectionBlock::Table(look.axes())])];
     sections.extend(look.best());
     sections.extend(look.sensitivity(rows));
@@ -91,8 +83,8 @@ pub fn document(plan: &Plan, rows: &[SweepRow], filter: &Filter, only: &[String]
 }
 
 impl<'a> SweepView<'a> {
-    fn of(plan: &'a Plan, rows: &'a [SweepRow], filter: &Filter, only: &[String]) -> Self {
-        let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
+    fn of(plan: &'a Plan, rows: &'a [SweepRow], only: &[String]) -> Self {
+        let bins: Vec<Bins> = plan.axes.iter().map(Bins::of).collect();
         let places = |row: &SweepRow| {
             plan.axes.iter().zip(plan.place(row.cell).values).zip(&bins).map(|((axis, value), bins)| bins.find(axis, &value)).collect()
         };
@@ -249,7 +241,7 @@ impl<'a> SweepView<'a> {
             DesignKind::Sensitivity => {
                 "Sobol' indices: share of the variance that disappears if only this axis is known (alone), and that remains if all others are known (with others), with its standard error."
             }
-            DesignKind::Random | DesignKind::LatinHypercube | DesignKind::Sobol => return None,
+            DesignKind::Random | DesignKind::Sobol => return None,
         };
         let keys: Vec<&str> = self.plan.axes.iter().map(|axis| axis.key.as_str()).collect();
         let mut blocks = alloc::vec![SectionBlock::Text(text.to_owned())];
@@ -319,15 +311,12 @@ impl<'a> SweepView<'a> {
 }
 
 impl Bins {
-    /// Bins the values that `lets` accepts. Neighbouring values share a bin if there are many.
-    fn of(axis: &Axis, lets: impl Fn(&Value) -> bool) -> Self {
-        let (mut values, about): (Vec<Value>, &str) = match axis.len() {
+    /// Bins the values. Neighbouring values share a bin if there are many.
+    fn of(axis: &Axis) -> Self {
+        let (values, about): (Vec<Value>, &str) = match axis.len() {
             Some(len) if len as usize <= BINS * 2 => ((0..len).map(|nth| axis.nth(nth)).collect(), ""),
             _ => ((0..BINS).map(|bin| axis.at((bin as f64 + 0.5) / BINS as f64)).collect(), "about "),
         };
-        if values.iter().any(&lets) {
-            values.retain(lets);
-        }
         let labels = values.iter().map(|value| format!("{about}{}", label(value))).collect();
         Self { labels, at: values.iter().map(Value::number).collect(), values }
     }

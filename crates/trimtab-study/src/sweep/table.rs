@@ -1,7 +1,6 @@
 //! Results as a table: one row per cell, figures in columns whose names include the unit.
 
 use super::cell::SweepCell;
-use super::keep::{Detail, DetailSelection, latencies};
 use super::plan::Plan;
 use super::value::{NumberNotation, Value};
 use alloc::borrow::ToOwned as _;
@@ -10,7 +9,9 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use trimtab_sim::run::{Metric, Run, Unit};
+use trimtab_drive::OpKind;
+use trimtab_drive::histogram::Histogram;
+use trimtab_sim::run::{LatencyPart, Metric, Run, Unit};
 
 /// Version of the columns. Incremented when an existing column changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -36,9 +37,6 @@ pub enum CellOutcome {
         large_counters: BTreeMap<String, u64>,
         /// Codes of warnings.
         warnings: Vec<String>,
-        /// Details selected by the plan.
-        #[serde(default, skip_serializing_if = "Detail::is_empty")]
-        detail: Detail,
     },
     /// Failed, with the reason.
     Failed(String),
@@ -50,7 +48,7 @@ impl CellOutcome {
     pub fn of(run: &Run) -> Self {
         let large = run.counters.iter().filter(|(_, value)| *value > EXACT_MAX);
         let large_counters = large.map(|(name, value)| (counter_column(name), *value)).collect();
-        Self::Finished { figures: figures(run), large_counters, warnings: warnings(run), detail: Detail::default() }
+        Self::Finished { figures: figures(run), large_counters, warnings: warnings(run) }
     }
 
     /// The exact value of a counter by column.
@@ -122,10 +120,9 @@ impl Cells {
 }
 
 /// The outcome of a run of a cell.
-pub fn outcome<T>(cell: &SweepCell<T>, run: &Run, keep: &DetailSelection) -> CellOutcome {
+pub fn outcome<T>(cell: &SweepCell<T>, run: &Run) -> CellOutcome {
     let mut outcome = CellOutcome::of(run);
-    let CellOutcome::Finished { figures, detail, .. } = &mut outcome else { return outcome };
-    *detail = keep.of(run);
+    let CellOutcome::Finished { figures, .. } = &mut outcome else { return outcome };
     let mut add = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             figures.insert(name.to_owned(), value);
@@ -162,6 +159,19 @@ pub fn figures(run: &Run) -> BTreeMap<String, f64> {
         add(counter_column(name), *value as f64);
     }
     figures
+}
+
+/// Latencies of each kind of operation over all phases.
+fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
+    let mut all: Vec<(OpKind, Histogram)> = Vec::new();
+    let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
+    for latency in of.filter(|latency| latency.histogram.count() > 0) {
+        match all.iter_mut().find(|(kind, _)| *kind == latency.kind) {
+            Some((_, histogram)) => histogram.merge(&latency.histogram),
+            None => all.push((latency.kind, latency.histogram.clone())),
+        }
+    }
+    all
 }
 
 /// Warning codes without duplicates.
@@ -235,7 +245,7 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
     for (at, axis) in plan.axes.iter().enumerate() {
         let values = || places.iter().map(|place| &place.values[at]);
         let values = match axis.numbers() {
-            Some(NumberNotation::Integer | NumberNotation::Bytes) => {
+            Some(NumberNotation::Integer) => {
                 Cells::Integers(values().map(|value| if let Value::Integer(number) = value { *number } else { 0 }).collect())
             }
             Some(_) => Cells::Numbers(values().map(Value::number).collect()),
@@ -293,7 +303,7 @@ mod tests {
             let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
             let figures = [("x".to_owned(), value)].into();
             let large_counters = [("counter_x".to_owned(), u64::MAX - rng.below(1 << 60))].into();
-            let outcome = CellOutcome::Finished { figures, large_counters, warnings: Vec::new(), detail: Detail::default() };
+            let outcome = CellOutcome::Finished { figures, large_counters, warnings: Vec::new() };
             let again: CellOutcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
             assert_eq!(again, outcome);
         }

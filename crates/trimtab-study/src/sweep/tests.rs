@@ -1,8 +1,5 @@
 //! Tests of plans, from text to cells.
 
-use super::detail;
-use super::filter::Filter;
-use super::keep::{Detail, DetailSelection};
 use super::table::{CellOutcome, Cells, SweepRow, outcome, table};
 use super::*;
 use alloc::borrow::ToOwned as _;
@@ -165,56 +162,8 @@ fn churn_plan_varies_files_and_filesystem() {
     assert_eq!((ageing.fill, policy.name(), ageing.setup.volume.atime), (0.8, "online", trimtab_sim::volume::Atime::Strict));
     let (run, end) = plan.cell(&plan.place(0), &Shipped).unwrap().run(&mut ()).unwrap();
     assert_eq!(end, RunEnd::Complete);
-    let CellOutcome::Finished { figures, .. } = outcome(&cell, &run, &DetailSelection::default()) else { panic!() };
+    let CellOutcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
-}
-
-#[test]
-fn stored_details_agree_with_figures() {
-    let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
-        drive.flash.geometry.pages_per_block = 8\nworkload = { name = \"random\", drive_writes = 0.5, fill_percent = 0 }\n[axes]\nworkload.read_percent = [0, 30]\n";
-    let plan = Plan::parse(text).unwrap();
-    let rows: Vec<SweepRow> = (0..2)
-        .map(|number| {
-            let cell = plan.cell(&plan.place(number), &Shipped).unwrap();
-            let run = cell.run(&mut ()).unwrap().0;
-            SweepRow { cell: number, id: plan.keep.id(cell.id()), outcome: outcome(&cell, &run, &plan.keep) }
-        })
-        .collect();
-    let integers =
-        |columns: &[table::Column], at: usize| if let Cells::Integers(all) = &columns[at].values { all.clone() } else { panic!() };
-    let texts = |columns: &[table::Column], at: usize| if let Cells::Texts(all) = &columns[at].values { all.clone() } else { panic!() };
-    let buckets = detail::histograms(&rows);
-    for row in &rows {
-        let of = |at: usize| integers(&buckets, at);
-        let writes = of(0).into_iter().zip(texts(&buckets, 1)).zip(of(2).into_iter().zip(of(3)));
-        let mut writes: Vec<(i64, i64)> = writes
-            .filter(|((cell, kind), _)| *cell == row.cell as i64 && kind.as_deref() == Some("write"))
-            .map(|(_, bucket)| bucket)
-            .collect();
-        writes.sort_unstable();
-        let all: i64 = writes.iter().map(|(_, count)| count).sum();
-        assert_eq!(all as f64, row.figures().unwrap()["counter_host_written_bytes"] / 4096.0);
-        for (percent, name) in [(50.0, "write_latency_p50_ns"), (99.0, "write_latency_p99_ns")] {
-            let mut left = (all as f64 * percent / 100.0).ceil() as i64;
-            let at = writes.iter().find(|(_, count)| {
-                left -= count;
-                left <= 0
-            });
-            assert_eq!(at.unwrap().0 as f64, row.figures().unwrap()[name], "{name}");
-        }
-    }
-    let points = detail::series(&rows);
-    assert!(points[0].values.len() > 10 && texts(&points, 1).iter().all(|name| name.as_deref() == Some("waf")));
-    let Cells::Numbers(waf) = &points[4].values else { panic!() };
-    assert!(waf.iter().all(|waf| waf.unwrap() >= 1.0));
-    // Another selection is another result; an empty one is the cell itself.
-    let other = Plan::parse(&text.replace("\"series:waf\", ", "")).unwrap();
-    let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
-    assert!(plan.keep.id(cell.id()) != other.keep.id(cell.id()) && DetailSelection::default().id(cell.id()) == cell.id());
-    let wrong = |keep: &str| Plan::parse(&text.replace("[\"series:waf\", \"histograms\"]", keep)).unwrap_err().to_string();
-    assert_eq!(wrong("[\"all\"]"), "line 1: keep: 'all' cannot be kept; choose series, series:NAME or histograms");
-    assert!(wrong("3").starts_with("line 1: keep: must be a list") && wrong("[3]").starts_with("line 1: keep: must be a list of strings"));
 }
 
 #[test]
@@ -350,7 +299,7 @@ fn rows_become_columns_with_units() {
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
     let (run, _) = cell.run(&mut ()).unwrap();
     let rows = [
-        SweepRow { cell: 0, id: "a".into(), outcome: outcome(&cell, &run, &DetailSelection::default()) },
+        SweepRow { cell: 0, id: "a".into(), outcome: outcome(&cell, &run) },
         SweepRow { cell: 1, id: "b".into(), outcome: CellOutcome::Failed("it is too small".into()) },
     ];
     let columns = table(&plan, &rows);
@@ -383,7 +332,7 @@ fn known(plan: &Plan) -> Vec<SweepRow> {
         SweepRow {
             cell,
             id: cell.to_string(),
-            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
         }
     };
     (0..plan.cells()).map(row).collect()
@@ -394,7 +343,7 @@ fn report_matches_rows() {
     use crate::document::{ChartKind, SHADES, SectionBlock};
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
-    let document = super::report::document(&plan, &known(&plan), &Filter::default(), &[]);
+    let document = super::report::document(&plan, &known(&plan), &[]);
     assert_eq!(document.subtitle[1], "12 cells: 12 finished, 0 failed, 0 missing");
     let blocks: Vec<&SectionBlock> = document.sections.iter().flat_map(|section| &section.blocks).collect();
     let table = |caption: &str| {
@@ -425,30 +374,8 @@ fn report_matches_rows() {
     let Some(ChartKind::Lines { lines, .. }) = lines else { panic!("{lines:?}") };
     assert_eq!((lines[0].name.as_str(), lines[0].points.as_slice()), ("none", [(10.0, 35.0), (20.0, 45.0), (30.0, 55.0)].as_slice()));
     // Reports missing cells, and draws no conclusion from them.
-    let part = super::report::document(&plan, &known(&plan)[..5], &Filter::default(), &[]);
+    let part = super::report::document(&plan, &known(&plan)[..5], &[]);
     assert!(part.subtitle[1].contains("7 missing") && part.sections.iter().all(|section| section.title != "What decides"));
-}
-
-#[test]
-fn report_with_filter_covers_only_matching_cells() {
-    use crate::document::SectionBlock;
-    let plan =
-        plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
-    let said = ["policy=online".to_owned(), "drive.over_provisioning_percent=15..30".to_owned()];
-    let filter = Filter::parse(&plan, &said).unwrap();
-    let document = super::report::document(&plan, &known(&plan)[..11], &filter, &[]);
-    assert_eq!(
-        document.subtitle[1],
-        "only cells with policy.name = online and drive.over_provisioning_percent = 15..30: 3 finished and 0 failed; 1 of all 12 cells missing"
-    );
-    let blocks: Vec<&SectionBlock> = document.sections.iter().flat_map(|section| &section.blocks).collect();
-    let heat = blocks.iter().find_map(|block| match block {
-        SectionBlock::Table(table) if table.caption.contains("Mean of waf") => Some(table),
-        _ => None,
-    });
-    // The last cell (30 %, 4 in flight) is missing.
-    assert_eq!(heat.unwrap().rows, [["20", "30.0", "65.0"], ["30", "40.0", ""]]);
-    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is not a grid");
 }
 
 /// If the figure depends on the spare space alone, no policy wins. A penalised one loses.
@@ -466,16 +393,11 @@ fn sampled_points_give_no_policy_an_accidental_win() {
             SweepRow {
                 cell,
                 id: String::new(),
-                outcome: CellOutcome::Finished {
-                    figures,
-                    large_counters: Default::default(),
-                    warnings: Vec::new(),
-                    detail: Detail::default(),
-                },
+                outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
             }
         };
         let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
-        let document = super::report::document(&plan, &rows, &Filter::default(), &[]);
+        let document = super::report::document(&plan, &rows, &[]);
         let table = document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
             SectionBlock::Table(table) if table.caption.contains("Best policy") => Some(table.clone()),
             _ => None,
@@ -524,11 +446,11 @@ fn sensitivity_design_gives_indices() {
         SweepRow {
             cell,
             id: String::new(),
-            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new(), detail: Detail::default() },
+            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
         }
     };
     let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
-    let document = super::report::document(&plan, &rows, &Filter::default(), &["waf_ratio".to_owned()]);
+    let document = super::report::document(&plan, &rows, &["waf_ratio".to_owned()]);
     let section = document.sections.iter().find(|section| section.title == "What decides").unwrap();
     let crate::document::SectionBlock::Table(table) = &section.blocks[1] else { panic!() };
     let shares: Vec<f64> = table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
@@ -548,7 +470,7 @@ fn sweep_over_over_provisioning_agrees_with_theory() {
     for cell in 0..2 {
         let cell = plan.cell(&plan.place(cell), &Shipped).unwrap();
         let (run, _) = cell.run(&mut ()).unwrap();
-        let CellOutcome::Finished { figures, .. } = outcome(&cell, &run, &DetailSelection::default()) else { panic!() };
+        let CellOutcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
         let (u, waf) = (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
         let theory = (0..2000).fold(2.0, |a, _| -1.0 / libm::expm1(-1.0 / (u * a)));
         assert!((waf / theory - 1.0).abs() < 0.01, "{waf} at u = {u}, theory {theory}");

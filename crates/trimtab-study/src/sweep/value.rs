@@ -94,12 +94,10 @@ pub struct Range {
 /// Notation of the numbers of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberNotation {
-    /// Whole numbers.
+    /// Whole numbers, and sizes in bytes.
     Integer,
     /// Numbers.
     Number,
-    /// Sizes from bytes.
-    Bytes,
     /// Durations from nanoseconds.
     Nanos,
 }
@@ -120,7 +118,6 @@ impl Range {
         match self.scale {
             NumberNotation::Number => Value::Number(number),
             NumberNotation::Integer => Value::Integer(libm::round(number) as i64),
-            NumberNotation::Bytes => Value::Integer(libm::round(number) as i64),
             NumberNotation::Nanos => Value::Text(exact(Nanos(libm::round(number) as u64))),
         }
     }
@@ -197,7 +194,7 @@ pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f
         return Err(format!("from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"));
     };
     match (a.parse::<Bytes>(), b.parse::<Bytes>(), a.parse::<Nanos>(), b.parse::<Nanos>()) {
-        (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Bytes)),
+        (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Integer)),
         (_, _, Ok(a), Ok(b)) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Nanos)),
         _ => Err(format!("{from} and {to} are neither two sizes nor two durations")),
     }

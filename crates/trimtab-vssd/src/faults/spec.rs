@@ -5,28 +5,29 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 use trimtab_drive::Extent;
+use trimtab_drive::named;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::setting::{GivenSettings, Setting};
 
-/// The requests that a fault affects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestFilter {
-    /// Reads.
-    Read,
-    /// Writes and zero-writes.
-    Write,
-    /// TRIM.
-    Trim,
-    /// Flushes.
-    Flush,
-    /// All requests.
-    Any,
+named! {
+    "kind of request"
+    /// The requests that a fault affects.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RequestFilter {
+        /// Reads.
+        Read = "read",
+        /// Writes and zero-writes.
+        Write = "write",
+        /// TRIM.
+        Trim = "trim",
+        /// Flushes.
+        Flush = "flush",
+        /// All requests.
+        Any = "any",
+    }
 }
 
 impl RequestFilter {
-    const ALL: [(&'static str, Self); 5] =
-        [("read", Self::Read), ("write", Self::Write), ("trim", Self::Trim), ("flush", Self::Flush), ("any", Self::Any)];
-
     /// `self` covers requests of `kind`.
     pub fn includes(self, kind: Self) -> bool {
         self == Self::Any || self == kind
@@ -100,18 +101,6 @@ pub enum Fault {
     Trim(TrimLie),
     /// Flushes are acknowledged but not carried out.
     IgnoreFlush,
-    /// Some blocks of the drive are no longer writable.
-    WornOut {
-        /// Share of such blocks, decided block by block.
-        share: f64,
-        /// Size of a block in bytes.
-        block: u64,
-    },
-    /// The drive becomes read-only after this many bytes.
-    ReadOnly {
-        /// Bytes written until then.
-        after: u64,
-    },
 }
 
 /// Default share of volatile pages that survive a power cut.
@@ -126,9 +115,7 @@ pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   
   read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
   latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
   trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
-  flush:ignore                                       flushes answered but not carried out
-  worn-out:share=SHARE[,block=SIZE]                  blocks that can no longer be written
-  read-only:after=SIZE                               end of life once SIZE has been written";
+  flush:ignore                                       flushes answered but not carried out";
 
 impl FromStr for Fault {
     type Err = String;
@@ -164,17 +151,6 @@ impl FromStr for Fault {
             }
             "trim" => Self::Trim(trim_lie(&mut given)?),
             "flush" if given.option::<String>("ignore")?.is_some() => Self::IgnoreFlush,
-            "worn-out" => {
-                let (mut share, mut block) = (0.0, Bytes(1 << 20));
-                given.need("share", Setting::Fraction(&mut share, SHARE))?;
-                given.set("block", Setting::Size(&mut block, Bytes(512)..=Bytes(1 << 50), "512 bytes to 1PiB"))?;
-                Self::WornOut { share, block: block.0 }
-            }
-            "read-only" => {
-                let mut after = Bytes::ZERO;
-                given.need("after", Setting::size(&mut after))?;
-                Self::ReadOnly { after: after.0 }
-            }
             _ => return Err(format!("'{text}' is not a fault; these are:\n{GRAMMAR}")),
         };
         given.end(&format!("fault {kind}"))?;
@@ -202,7 +178,6 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |on: RequestFilter| RequestFilter::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
         match *self {
             Self::PowerCut { cut, on, keep } => {
                 match cut {
@@ -210,31 +185,27 @@ impl fmt::Display for Fault {
                     PowerCutMoment::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
                     PowerCutMoment::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
                 }
-                if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
+                if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={on}") }
             }
             Self::Error { on, when, after } => {
                 match when {
-                    Trigger::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
-                    Trigger::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
+                    Trigger::Chance(p) => write!(f, "{on}-error:p={p}")?,
+                    Trigger::Range(range) => write!(f, "{on}-error:range={}+{}", range.offset, range.len)?,
                 }
                 if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
             }
-            Self::Latency { on, chance, add } => write!(f, "latency:p={chance},add={}ns,on={}", add.as_nanos(), name(on)),
+            Self::Latency { on, chance, add } => write!(f, "latency:p={chance},add={}ns,on={on}", add.as_nanos()),
             Self::Trim(TrimLie::Ignore) => f.write_str("trim:ignore"),
             Self::Trim(TrimLie::Half(share)) => write!(f, "trim:half={share}"),
             Self::Trim(TrimLie::Stale) => f.write_str("trim:stale"),
             Self::Trim(TrimLie::Pattern(byte)) => write!(f, "trim:pattern={byte}"),
             Self::IgnoreFlush => f.write_str("flush:ignore"),
-            Self::WornOut { share, block } => write!(f, "worn-out:share={share},block={block}"),
-            Self::ReadOnly { after } => write!(f, "read-only:after={after}"),
         }
     }
 }
 
 fn on(given: &mut GivenSettings<'_>) -> Result<RequestFilter, String> {
-    let Some(name) = given.option::<String>("on")? else { return Ok(RequestFilter::Any) };
-    let found = RequestFilter::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
-    found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
+    Ok(given.option("on")?.unwrap_or(RequestFilter::Any))
 }
 
 fn trim_lie(given: &mut GivenSettings<'_>) -> Result<TrimLie, String> {
@@ -278,8 +249,6 @@ mod tests {
             "trim:stale",
             "trim:pattern=165",
             "flush:ignore",
-            "worn-out:share=0.01,block=1048576",
-            "read-only:after=1000000",
         ] {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
@@ -300,8 +269,8 @@ mod tests {
             ("latency:p=0.1,add=5", "not a duration"),
             ("trim:ignore,stale", "one of"),
             ("trim:pattern=300", "not a byte"),
-            ("read-only:after=1MB,x=1", "fault read-only has no setting 'x'; known settings: after"),
-            ("worn-out:share=0.1,block=1", "not from 512 bytes to 1PiB"),
+            ("latency:p=0.1,add=1ms,x=1", "fault latency has no setting 'x'"),
+            ("latency:p=0.1,add=1ms,on=x", "kind of request"),
             ("flush", "is not a fault"),
         ] {
             let error = text.parse::<Fault>().unwrap_err();

@@ -218,7 +218,6 @@ impl Filesystem for SingleFileFilesystem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Stretch;
     use std::sync::Mutex;
     use std::time::Instant;
 
@@ -240,10 +239,6 @@ mod tests {
                 rotational: false,
                 volatile_cache: true,
             }
-        }
-
-        fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, rustix::io::Errno> {
-            Err(rustix::io::Errno::OPNOTSUPP)
         }
 
         fn serve(&self, request: Request<'_>) -> RequestResult {

@@ -16,14 +16,10 @@ const OPT_ABORT: u32 = 2;
 const OPT_LIST: u32 = 3;
 const OPT_INFO: u32 = 6;
 const OPT_GO: u32 = 7;
-const OPT_STRUCTURED_REPLY: u32 = 8;
-const OPT_LIST_META_CONTEXT: u32 = 9;
-const OPT_SET_META_CONTEXT: u32 = 10;
 
 const REP_ACK: u32 = 1;
 const REP_SERVER: u32 = 2;
 const REP_INFO: u32 = 3;
-const REP_META_CONTEXT: u32 = 4;
 const REP_ERR_UNSUP: u32 = (1 << 31) + 1;
 const REP_ERR_INVALID: u32 = (1 << 31) + 3;
 const REP_ERR_UNKNOWN: u32 = (1 << 31) + 6;
@@ -31,24 +27,10 @@ const REP_ERR_UNKNOWN: u32 = (1 << 31) + 6;
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// The only metadata context: which blocks are allocated, and which read as zeros.
-const ALLOCATION: &[u8] = b"base:allocation";
-/// The number that this server assigns to it.
-pub const ALLOCATION_ID: u32 = 1;
-
-/// Optional features that the client has negotiated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NegotiatedFeatures {
-    /// Reads are answered with structured replies.
-    pub structured: bool,
-    /// The client may query the allocation.
-    pub allocation: bool,
-}
-
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 
-/// Negotiates; `None` if the client has ended the session.
-pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<NegotiatedFeatures>> {
+/// Negotiates; false if the client has ended the session.
+pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<bool> {
     let mut greeting = b"NBDMAGIC".to_vec();
     greeting.extend(OPTION_MAGIC.to_be_bytes());
     greeting.extend(HANDSHAKE_FLAGS.to_be_bytes());
@@ -57,7 +39,6 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
     if client_flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
         return Err(bad(format!("it set unknown flags {client_flags:#x}")));
     }
-    let mut agreed = NegotiatedFeatures::default();
     loop {
         let magic = u64::from_be_bytes(read_array(input)?);
         if magic != OPTION_MAGIC {
@@ -73,18 +54,18 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
         match option {
             OPT_EXPORT_NAME if data.is_empty() => {
                 let mut answer = geometry.size.to_be_bytes().to_vec();
-                answer.extend(transmission_flags(geometry, agreed).to_be_bytes());
+                answer.extend(transmission_flags(geometry).to_be_bytes());
                 if client_flags & CLIENT_NO_ZEROES == 0 {
                     answer.extend([0; 124]);
                 }
                 output.write_all(&answer)?;
-                return Ok(Some(agreed));
+                return Ok(true);
             }
             // This option can only be refused by disconnecting.
             OPT_EXPORT_NAME => return Err(bad("it asked for a named export, but only the default one exists".to_owned())),
             OPT_ABORT => {
                 reply(output, option, REP_ACK, &[])?;
-                return Ok(None);
+                return Ok(false);
             }
             OPT_LIST if data.is_empty() => {
                 reply(output, option, REP_SERVER, &0_u32.to_be_bytes())?;
@@ -93,79 +74,23 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
             OPT_LIST => reply(output, option, REP_ERR_INVALID, b"NBD_OPT_LIST takes no data")?,
             OPT_INFO | OPT_GO => match data.first_chunk::<4>().map(|len| u32::from_be_bytes(*len)) {
                 Some(0) => {
-                    describe(output, option, geometry, agreed)?;
+                    describe(output, option, geometry)?;
                     if option == OPT_GO {
-                        return Ok(Some(agreed));
+                        return Ok(true);
                     }
                 }
                 Some(_) => reply(output, option, REP_ERR_UNKNOWN, b"there is only the default export")?,
                 None => reply(output, option, REP_ERR_INVALID, b"the option is too short")?,
             },
-            OPT_STRUCTURED_REPLY if data.is_empty() => {
-                agreed.structured = true;
-                reply(output, option, REP_ACK, &[])?;
-            }
-            OPT_STRUCTURED_REPLY => reply(output, option, REP_ERR_INVALID, b"NBD_OPT_STRUCTURED_REPLY takes no data")?,
-            OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT => {
-                let allocation = contexts(output, option, &data, agreed.structured)?;
-                if option == OPT_SET_META_CONTEXT {
-                    agreed.allocation = allocation;
-                }
-            }
             _ => reply(output, option, REP_ERR_UNSUP, b"")?,
         }
     }
 }
 
-/// Answers a query for the metadata contexts, or a selection of them. Returns true if the
-/// allocation context is included.
-fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool) -> io::Result<bool> {
-    let refusal = match queries(data) {
-        _ if !structured => Some((REP_ERR_INVALID, &b"metadata contexts need structured replies"[..])),
-        None => Some((REP_ERR_INVALID, &b"the option is malformed"[..])),
-        Some((name, _)) if !name.is_empty() => Some((REP_ERR_UNKNOWN, &b"there is only the default export"[..])),
-        Some(_) => None,
-    };
-    if let Some((kind, why)) = refusal {
-        reply(output, option, kind, why)?;
-        return Ok(false);
-    }
-    let (_, queries) = queries(data).unwrap_or_default();
-    let list = option == OPT_LIST_META_CONTEXT;
-    // In a list, no query means all, and "base:" that namespace; a selection names it in full.
-    let meant = list && queries.is_empty() || queries.iter().any(|query| *query == ALLOCATION || list && *query == b"base:");
-    if meant {
-        let id = if list { 0 } else { ALLOCATION_ID };
-        reply(output, option, REP_META_CONTEXT, &[&id.to_be_bytes(), ALLOCATION].concat())?;
-    }
-    reply(output, option, REP_ACK, &[])?;
-    Ok(meant)
-}
-
-/// The export name and the queries of an option; `None` if truncated or too long.
-fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
-    fn number(rest: &mut &[u8]) -> Option<usize> {
-        let (number, after) = rest.split_first_chunk::<4>()?;
-        *rest = after;
-        Some(u32::from_be_bytes(*number) as usize)
-    }
-    fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let len = number(rest)?;
-        let (text, after) = rest.split_at_checked(len)?;
-        *rest = after;
-        Some(text)
-    }
-    let name = text(&mut rest)?;
-    let count = number(&mut rest)?;
-    // Bounded by the length of the option: the count comes from the client.
-    let queries = (0..count).map_while(|_| text(&mut rest)).collect::<Vec<_>>();
-    (queries.len() == count && rest.is_empty()).then_some((name, queries))
-}
-
-fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: NegotiatedFeatures) -> io::Result<()> {
+fn describe(output: &mut impl Write, option: u32, geometry: &Geometry) -> io::Result<()> {
     let mut export = INFO_EXPORT.to_be_bytes().to_vec();
     export.extend(geometry.size.to_be_bytes());
-    export.extend(transmission_flags(geometry, agreed).to_be_bytes());
+    export.extend(transmission_flags(geometry).to_be_bytes());
     reply(output, option, REP_INFO, &export)?;
     let mut blocks = INFO_BLOCK_SIZE.to_be_bytes().to_vec();
     for size in [geometry.logical_block, geometry.logical_block.max(4096), REQUEST_BYTES_MAX] {
@@ -176,14 +101,13 @@ fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: N
 }
 
 /// Transmission flags of the export.
-fn transmission_flags(geometry: &Geometry, agreed: NegotiatedFeatures) -> u16 {
+fn transmission_flags(geometry: &Geometry) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;
     const ROTATIONAL: u16 = 1 << 4;
     const SEND_TRIM: u16 = 1 << 5;
     const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    const SEND_DF: u16 = 1 << 7;
     const CAN_MULTI_CONN: u16 = 1 << 8;
     let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
     if geometry.rotational {
@@ -191,10 +115,6 @@ fn transmission_flags(geometry: &Geometry, agreed: NegotiatedFeatures) -> u16 {
     }
     if geometry.discard_granularity > 0 {
         flags |= SEND_TRIM;
-    }
-    if agreed.structured {
-        // A read is never answered in more than one chunk.
-        flags |= SEND_DF;
     }
     flags
 }
@@ -242,7 +162,7 @@ mod tests {
         input.extend(option(OPT_GO, &[0, 0, 0, 1, b'x', 0, 0]));
         input.extend(option(OPT_GO, &[0, 0, 0, 0, 0, 0]));
         let mut output = Vec::new();
-        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(NegotiatedFeatures::default()));
+        assert!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap());
         let has = |needle: &[u8]| output.windows(needle.len()).any(|window| window == needle);
         assert!(has(&REP_ERR_UNSUP.to_be_bytes()) && has(&REP_ERR_UNKNOWN.to_be_bytes()));
         assert!(has(&(1_u64 << 30).to_be_bytes()), "the size");

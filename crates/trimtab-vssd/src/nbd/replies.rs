@@ -13,7 +13,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Reply {
-    header: Vec<u8>,
+    header: [u8; 16],
     data: Vec<u8>,
     room: u32,
 }
@@ -77,7 +77,7 @@ impl Replies {
     }
 
     /// Queues the reply to a request that was started with the same `room`.
-    pub fn end(&self, header: Vec<u8>, data: Vec<u8>, room: u32) {
+    pub fn end(&self, header: [u8; 16], data: Vec<u8>, room: u32) {
         if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = queue.send(Reply { header, data, room });
         }

@@ -5,13 +5,8 @@ use std::io::{self, Read};
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 const FLAG_FUA: u16 = 1;
 const FLAG_NO_HOLE: u16 = 1 << 1;
-const FLAG_DF: u16 = 1 << 2;
-const FLAG_REQ_ONE: u16 = 1 << 3;
-/// `NBD_REPLY_FLAG_DONE`: the last chunk.
-const CHUNK_DONE: u16 = 1;
 
 /// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +23,13 @@ pub enum NbdCommand {
     Trim,
     /// `NBD_CMD_WRITE_ZEROES`
     WriteZeroes,
-    /// `NBD_CMD_BLOCK_STATUS`
-    BlockStatus,
 }
 
 impl NbdCommand {
     /// The flags valid for the command. FUA is always valid, without effect if nothing is
     /// written.
     const fn flags(self) -> u16 {
-        FLAG_FUA
-            | match self {
-                Self::WriteZeroes => FLAG_NO_HOLE,
-                Self::Read => FLAG_DF,
-                Self::BlockStatus => FLAG_REQ_ONE,
-                Self::Write | Self::Disconnect | Self::Flush | Self::Trim => 0,
-            }
+        if matches!(self, Self::WriteZeroes) { FLAG_FUA | FLAG_NO_HOLE } else { FLAG_FUA }
     }
 }
 
@@ -53,8 +40,6 @@ pub struct NbdHeader {
     pub fua: bool,
     /// A zero-write that keeps the space allocated.
     pub no_hole: bool,
-    /// The status of one range is sufficient.
-    pub one: bool,
     /// It has flags that its command does not define.
     pub strange: bool,
     /// `None` for an unknown command.
@@ -82,13 +67,11 @@ impl NbdHeader {
             3 => Some(NbdCommand::Flush),
             4 => Some(NbdCommand::Trim),
             6 => Some(NbdCommand::WriteZeroes),
-            7 => Some(NbdCommand::BlockStatus),
             _ => None,
         };
         Ok(Self {
             fua: flags & FLAG_FUA != 0,
             no_hole: flags & FLAG_NO_HOLE != 0,
-            one: flags & FLAG_REQ_ONE != 0,
             strange: command.is_some_and(|command| flags & !command.flags() != 0),
             command,
             cookie: u64::from_be_bytes(read_array(input)?),
@@ -104,34 +87,6 @@ pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
     reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
     reply[4..8].copy_from_slice(&result.map_or_else(error_number, |()| 0).to_be_bytes());
     reply[8..].copy_from_slice(&cookie.to_be_bytes());
-    reply
-}
-
-/// The content of a structured reply chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplyChunk {
-    /// `NBD_REPLY_TYPE_OFFSET_DATA`: data from this offset on follow.
-    Data { offset: u64 },
-    /// `NBD_REPLY_TYPE_BLOCK_STATUS`: descriptors of this metadata context follow.
-    Status { context: u32 },
-    /// `NBD_REPLY_TYPE_ERROR`
-    Error(Errno),
-}
-
-/// The header of the only reply chunk to the request `cookie`; `len` bytes follow.
-pub fn structured_reply(cookie: u64, chunk: ReplyChunk, len: usize) -> Vec<u8> {
-    let (kind, fields) = match chunk {
-        ReplyChunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),
-        ReplyChunk::Status { context } => (5, context.to_be_bytes().to_vec()),
-        // Two zero bytes: an empty message.
-        ReplyChunk::Error(errno) => ((1 << 15) + 1, [&error_number(errno).to_be_bytes()[..], &[0, 0]].concat()),
-    };
-    let mut reply = STRUCTURED_REPLY_MAGIC.to_be_bytes().to_vec();
-    reply.extend(CHUNK_DONE.to_be_bytes());
-    reply.extend(kind.to_be_bytes());
-    reply.extend(cookie.to_be_bytes());
-    reply.extend(((fields.len() + len) as u32).to_be_bytes());
-    reply.extend(fields);
     reply
 }
 

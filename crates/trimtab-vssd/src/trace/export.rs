@@ -4,26 +4,17 @@ use super::{TraceEvent, TraceOpKind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
-use std::str::FromStr;
+use trimtab_drive::named;
 
-/// A text format to export to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportFormat {
-    /// fio's iolog, version 3, for `fio --read_iolog`.
-    FioIolog,
-    /// The output of blkparse for queue and completion events.
-    Blkparse,
-}
-
-impl FromStr for ExportFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "fio" => Ok(Self::FioIolog),
-            "blkparse" => Ok(Self::Blkparse),
-            _ => Err(format!("a recording can be exported to fio or blkparse, not to '{text}'")),
-        }
+named! {
+    "export format"
+    /// A text format to export to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ExportFormat {
+        /// fio's iolog, version 3, for `fio --read_iolog`.
+        FioIolog = "fio",
+        /// The output of blkparse for queue and completion events.
+        Blkparse = "blkparse",
     }
 }
 

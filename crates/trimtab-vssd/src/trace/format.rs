@@ -120,7 +120,6 @@ impl Packer {
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    packer: Packer,
     records: u64,
 }
 
@@ -132,18 +131,10 @@ impl<W: Write> Writer<W> {
         out.write_all(&(json.len() as u32).to_le_bytes())?;
         out.write_all(&crc32(&json).to_le_bytes())?;
         out.write_all(&json)?;
-        Ok(Self { out, packer: Packer::new(header.logical_block), records: 0 })
+        Ok(Self { out, records: 0 })
     }
 
-    /// Adds an event.
-    pub fn push(&mut self, event: &TraceEvent) -> io::Result<()> {
-        match self.packer.push(event) {
-            Some(block) => self.write_block(&block),
-            None => Ok(()),
-        }
-    }
-
-    /// Adds a block that was packed elsewhere.
+    /// Adds a block.
     pub fn write_block(&mut self, block: &RecordingBlock) -> io::Result<()> {
         let stored = compress(&block.raw)?;
         for number in [stored.len() as u32, block.raw.len() as u32, block.records, crc32(&stored)] {
@@ -161,9 +152,6 @@ impl<W: Write> Writer<W> {
 
     /// Ends the recording.
     pub fn finish(mut self) -> io::Result<W> {
-        if let Some(block) = self.packer.take() {
-            self.write_block(&block)?;
-        }
         let records = self.records.to_le_bytes();
         self.out.write_all(&0_u32.to_le_bytes())?;
         self.out.write_all(&records)?;
@@ -455,8 +443,11 @@ mod tests {
     }
 
     fn written(events: &[TraceEvent]) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new(), &header()).unwrap();
-        events.iter().for_each(|event| writer.push(event).unwrap());
+        let (mut writer, mut packer) = (Writer::new(Vec::new(), &header()).unwrap(), Packer::new(512));
+        for event in events {
+            packer.push(event).into_iter().for_each(|block| writer.write_block(&block).unwrap());
+        }
+        packer.take().into_iter().for_each(|block| writer.write_block(&block).unwrap());
         writer.finish().unwrap()
     }
 

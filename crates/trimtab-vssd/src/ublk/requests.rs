@@ -54,7 +54,7 @@ pub fn serve(drive: &dyn RequestServer, described: &RequestDescriptor, memory: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Geometry, Stretch};
+    use crate::request::Geometry;
     use std::sync::Mutex;
 
     /// Records requests, and fails beyond 1 MiB; all completions are due at the same time.
@@ -63,10 +63,6 @@ mod tests {
     impl RequestServer for RecordingDrive {
         fn geometry(&self) -> Geometry {
             unreachable!("not called")
-        }
-
-        fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, Errno> {
-            Err(Errno::OPNOTSUPP)
         }
 
         fn serve(&self, request: Request<'_>) -> RequestResult {

@@ -1,10 +1,10 @@
 //! `trimtab sweep`: simulates thousands of runs from one plan.
 
-use crate::cmd::options::{one_of, write_to};
+use crate::cmd::options::write_to;
 use crate::drives::crew;
 use crate::report;
 use crate::sweep::calibrate::{self, Calibration};
-use crate::sweep::directory::{Directory, ResultTable, Shard};
+use crate::sweep::directory::{Directory, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::SweepProgress;
 use crate::sweep::run::{self, RunOptions};
@@ -16,9 +16,8 @@ use trimtab_drive::units::grouped;
 use trimtab_drive::usage::{UsageError, suggest};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
-use trimtab_study::sweep::filter::Filter;
 use trimtab_study::sweep::report::document;
-use trimtab_study::sweep::table::SweepRow;
+use trimtab_study::sweep::table::{self, SweepRow};
 
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]
@@ -36,10 +35,9 @@ A plan is a TOML file. Its base holds the settings shared by all cells, its axes
   policy = [\"none\", \"batched:every=1h\", \"idle\"]
 
   [design]                                  # default: a full grid
-  kind = \"sobol\"                            # grid, random, latin-hypercube, sobol, sensitivity
+  kind = \"sobol\"                            # grid, random, sobol or sensitivity.
   points = 64
 
-keep = [\"series:waf\", \"histograms\"], before the first table, also keeps these of every cell, in separate tables.
 Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
 
 Examples:
@@ -116,24 +114,12 @@ pub struct StatusArgs {
     directory: PathBuf,
 }
 
-const TABLES: &[(&str, ResultTable)] =
-    &[("cells", ResultTable::Cells), ("series", ResultTable::Series), ("histograms", ResultTable::Histograms)];
-
 /// Arguments of `trimtab sweep export`.
 #[derive(Debug, clap::Args)]
 pub struct ExportArgs {
     /// The directory of the sweep, finished or not.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Write this table: cells (one row per cell), series (one row for each point of each series
-    /// that the plan keeps: keep = ["series"], or ["series:waf"]) or histograms (one row for each
-    /// latency bucket, if the plan keeps them: keep = ["histograms"]).
-    #[arg(long, default_value = "cells", value_parser = one_of(TABLES))]
-    table: ResultTable,
-    /// Only export cells with this value, these values (A,B) or a value in this range (FROM..TO)
-    /// on an axis. Repeat for more conditions.
-    #[arg(long = "where", value_name = "AXIS=VALUE")]
-    conditions: Vec<String>,
     /// Write to this file; - for standard output.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -151,10 +137,6 @@ pub struct ReportArgs {
     /// Show this column of the table instead of the usual figures. Repeat for more.
     #[arg(long = "figure", value_name = "COLUMN")]
     figures: Vec<String>,
-    /// Only use cells with this value, these values (A,B) or a value in this range (FROM..TO) on
-    /// an axis. Repeat for more conditions.
-    #[arg(long = "where", value_name = "AXIS=VALUE")]
-    conditions: Vec<String>,
     /// Write to this file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
     output: PathBuf,
@@ -241,21 +223,15 @@ fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<SweepRow>)> {
 }
 
 fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let (directory, mut rows) = begun(&args.directory)?;
-    let filter = filter(&directory, &args.conditions)?;
-    rows.retain(|row| filter.passes(&directory.plan.place(row.cell).values));
-    let columns = directory.columns(args.table, &rows).ok_or_else(|| {
-        let name = args.table.name();
-        UsageError::new(format!("the plan of {} keeps no {name}", args.directory.display()))
-            .hint(format!("add keep = [\"{name}\"] to the plan"))
-    })?;
+    let (directory, rows) = begun(&args.directory)?;
+    let columns = table::table(&directory.plan, &rows);
     let what = format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells));
     write_to(&args.output, &csv::file(&columns)?, args.force, context, &what)
 }
 
 fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, rows) = begun(&args.directory)?;
-    let columns = directory.columns(ResultTable::Cells, &rows).unwrap_or_default();
+    let columns = table::table(&directory.plan, &rows);
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     if let Some(unknown) =
         args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))
@@ -263,11 +239,6 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
         let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
         return Err(error.hint(suggest(unknown, "columns", &names)).into());
     }
-    let filter = filter(&directory, &args.conditions)?;
-    let page = report::html::render(&document(&directory.plan, &rows, &filter, &args.figures));
+    let page = report::html::render(&document(&directory.plan, &rows, &args.figures));
     write_to(&args.output, page.as_bytes(), args.force, context, "report")
-}
-
-fn filter(directory: &Directory, conditions: &[String]) -> anyhow::Result<Filter> {
-    Filter::parse(&directory.plan, conditions).map_err(|wrong| UsageError::new(format!("--where: {wrong}")).into())
 }

@@ -8,7 +8,6 @@ use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::prose;
 use trimtab_study::document::Table;
 use trimtab_vssd::status::Status;
-use trimtab_vssd::transport::Transport;
 
 /// Requests, latencies, discards and the counters of the model.
 pub fn render(status: &Status) -> String {
@@ -46,15 +45,6 @@ pub fn render(status: &Status) -> String {
     }
     let _ = writeln!(text, "{}", on_screen(&requests).trim_end_matches('\n'));
     text.push_str(&ledger_in_words(status));
-    if let Some(wait) = &status.host_wait {
-        let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
-        let looped = record.transport == Some(Transport::Device);
-        let why = if looped { " (the loop device passes nothing on during a TRIM)" } else { "" };
-        text.push_str(&prose(&format!(
-            "reads and writes waited {all} in the kernel before they reached the drive, {beside} of it in seconds with TRIM{why}"
-        )));
-        text.push('\n');
-    }
     text.push_str(&counters_in_words(&status.model));
     let waf = status.waf.map_or("-".to_owned(), three_digits);
     let _ = writeln!(text, "write amplification since new: {waf}");

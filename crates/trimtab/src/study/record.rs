@@ -44,14 +44,14 @@ impl StudyNote {
 }
 
 /// Names of the parts of a study in the store.
-const PARTS: [&str; 4] = ["runs", "ageing", "tuning", "kernels"];
+const PARTS: [&str; 3] = ["runs", "ageing", "tuning"];
 
-const fn parts(study: &Study) -> [&Vec<Run>; 4] {
-    [&study.runs, &study.ageing, &study.tuning, &study.kernels]
+const fn parts(study: &Study) -> [&Vec<Run>; 3] {
+    [&study.runs, &study.ageing, &study.tuning]
 }
 
-const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 4] {
-    [&mut study.runs, &mut study.ageing, &mut study.tuning, &mut study.kernels]
+const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 3] {
+    [&mut study.runs, &mut study.ageing, &mut study.tuning]
 }
 
 /// Studies from the store, with months of use on the twin of the measured drive.
@@ -87,8 +87,8 @@ impl StoredStudies {
                 TWIN => restored.months.as_mut().map(|months| &mut months.study),
                 number => number.parse::<usize>().ok().and_then(|at| restored.studies.get_mut(at)),
             };
-            let Some(study) = study else { continue };
-            let at = PARTS.iter().position(|name| *name == part).unwrap_or(0);
+            let at = PARTS.iter().position(|name| *name == part);
+            let Some((study, at)) = study.zip(at) else { continue };
             parts_mut(study)[at].push(load(*id)?);
         }
         Ok(restored)
@@ -169,7 +169,7 @@ mod tests {
         let all = [
             Study { runs: vec![run(1)], ageing: vec![run(2)], ..study("drive:/a, b/c.toml", &["online"]) },
             study("drive:b", &["online"]),
-            Study { kernels: vec![run(3)], sensitivity: Some(sensitivity.clone()), ..study("drive:c", &[]) },
+            Study { tuning: vec![run(3)], sensitivity: Some(sensitivity.clone()), ..study("drive:c", &[]) },
         ];
         let origin = TwinOrigin { model: "ACME 1".to_owned(), typical_trims: true, ..TwinOrigin::default() };
         let months = TwinMonths { origin, study: Study { ageing: vec![run(4)], ..study("drive:twin", &[]) } };

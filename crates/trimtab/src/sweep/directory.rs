@@ -11,41 +11,8 @@ use std::path::Path;
 use std::str::FromStr;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
-use trimtab_study::sweep::detail;
-use trimtab_study::sweep::table::{self, CellOutcome, Column, SweepRow};
+use trimtab_study::sweep::table::{self, CellOutcome, SweepRow};
 use trimtab_study::sweep::{MODEL, Plan, short_hash};
-
-/// A table of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultTable {
-    /// One row per cell.
-    Cells,
-    /// One row per point of each series that the plan keeps.
-    Series,
-    /// One row per bucket of each histogram that the plan keeps.
-    Histograms,
-}
-
-impl ResultTable {
-    const ALL: [Self; 3] = [Self::Cells, Self::Series, Self::Histograms];
-
-    /// The name, as the user gives it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cells => "cells",
-            Self::Series => "series",
-            Self::Histograms => "histograms",
-        }
-    }
-
-    const fn file(self) -> &'static str {
-        match self {
-            Self::Cells => RESULTS,
-            Self::Series => "series.parquet",
-            Self::Histograms => "histograms.parquet",
-        }
-    }
-}
 
 /// File that describes the sweep.
 const ABOUT: &str = "sweep.json";
@@ -189,10 +156,8 @@ impl Directory {
         let made = Self { dir, about: about.clone(), plan };
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
-            // The tables belong to another plan or model and would be mistaken for this one's.
-            for part in ResultTable::ALL {
-                made.remove(part.file())?;
-            }
+            // The table belongs to another plan or model and would be mistaken for this one's.
+            made.remove(RESULTS)?;
             made.write(PLAN, text.as_bytes())?;
             let mut json = serde_json::to_string_pretty(about)?;
             json.push('\n');
@@ -298,27 +263,11 @@ impl Directory {
     pub fn conclude(&self) -> anyhow::Result<Vec<SweepRow>> {
         let rows = self.rows()?;
         if rows.len() as u64 == self.about.cells {
-            let provenance = self.provenance()?;
-            // The table of cells comes last: if it exists, all exist.
-            for part in [ResultTable::Histograms, ResultTable::Series, ResultTable::Cells] {
-                if let Some(columns) = self.columns(part, &rows) {
-                    let bytes = parquet::file("sweep", &columns, &provenance)
-                        .with_context(|| format!("cannot write {}", shown(&self.dir, part.file())))?;
-                    self.write(part.file(), &bytes)?;
-                }
-            }
+            let bytes = parquet::file("sweep", &table::table(&self.plan, &rows), &self.provenance()?)
+                .with_context(|| format!("cannot write {}", shown(&self.dir, RESULTS)))?;
+            self.write(RESULTS, &bytes)?;
         }
         Ok(rows)
-    }
-
-    /// A table; `None` if the plan keeps no data for it.
-    pub fn columns(&self, part: ResultTable, rows: &[SweepRow]) -> Option<Vec<Column>> {
-        let keep = &self.plan.keep;
-        match part {
-            ResultTable::Cells => Some(table::table(&self.plan, rows)),
-            ResultTable::Series => keep.series().then(|| detail::series(rows)),
-            ResultTable::Histograms => keep.histograms().then(|| detail::histograms(rows)),
-        }
     }
 
     /// Provenance of the figures, for the result files: independent of machine and sharding.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::table::SweepRow;
+use trimtab_vssd::trace::checksum::crc32;
 
 /// Interval of syncs: a power failure loses at most this much; a killed process loses
 /// nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
-/// Largest line: figures, and the data that a plan keeps of a cell.
+/// Largest line, far above the figures of a cell.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// A journal for writing, locked against other processes.
@@ -48,7 +49,7 @@ impl SweepJournal {
     /// Appends a row, or nothing if it cannot be written completely.
     pub fn put(&mut self, row: &SweepRow) -> io::Result<()> {
         let json = serde_json::to_string(row)?;
-        let text = format!("{:08x} {json}\n", checksum(&json));
+        let text = format!("{:08x} {json}\n", crc32(json.as_bytes()));
         if let Err(error) = self.file.write_all(text.as_bytes()) {
             // The first error is the relevant one; otherwise, the next start removes the partial
             // line.
@@ -106,29 +107,22 @@ fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<SweepRow>, u64)> {
 
 fn row(line: &[u8]) -> Option<SweepRow> {
     let (sum, json) = std::str::from_utf8(line).ok()?.trim_end_matches('\n').split_once(' ')?;
-    if u32::from_str_radix(sum, 16).ok()? != checksum(json) {
+    if u32::from_str_radix(sum, 16).ok()? != crc32(json.as_bytes()) {
         return None;
     }
     serde_json::from_str(json).ok()
-}
-
-fn checksum(json: &str) -> u32 {
-    let mut crc = flate2::Crc::new();
-    crc.update(json.as_bytes());
-    crc.sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trimtab_study::sweep::keep::Detail;
     use trimtab_study::sweep::table::CellOutcome;
 
     fn some(cell: u64) -> SweepRow {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
         let outcome = if cell.is_multiple_of(2) {
-            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()], detail: Detail::default() }
+            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()] }
         } else {
             CellOutcome::Failed("no\n\"room\"".into())
         };

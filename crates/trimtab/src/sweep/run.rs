@@ -101,7 +101,7 @@ impl<'a> CellRunner<'a> {
         let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text), true),
             Ok(cell) => {
-                let id = plan.keep.id(cell.id());
+                let id = cell.id();
                 match self.found.get(&id) {
                     Some(outcome) => (id, outcome.clone(), false),
                     None => match self.make(number, &cell) {
@@ -128,7 +128,7 @@ impl<'a> CellRunner<'a> {
         };
         let _underway = self.context.doing.begin(&format!("cell {number}"));
         match catch_unwind(AssertUnwindSafe(|| cell.run(&mut SilentObserver))) {
-            Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run, &self.checked.plan.keep)),
+            Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run)),
             Ok(Ok((_, RunEnd::Failed(error)))) => Some(CellOutcome::Failed(error.to_string())),
             Ok(Ok((_, RunEnd::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,

@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_linux::host::stat::DiskStat;
 
 /// A drive small enough for quick tests.
 const SMALL: [&str; 5] = ["ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off"];
@@ -188,49 +187,6 @@ fn detach_of_busy_drive_is_refused_and_names_its_user() {
     reader.wait().unwrap();
     asserted.code(1).stderr(predicate::str::contains(format!("open in sleep (pid {})", reader.id())));
     drive.command().args(["drive", "detach"]).assert().success();
-}
-
-/// The kernel, not the drive, causes the delay of a write behind TRIMs: a loop device passes
-/// down one discard and nothing else until it completes. The kernel's own request times are
-/// the oracle; wall-clock time would include process start-up. Unlike BLKDISCARD, FITRIM
-/// holds no lock that a write needs.
-#[test]
-fn status_write_wait_during_trims_matches_kernel() {
-    if !have_root() || !have(&["fstrim", "dd", "mkfs.ext4"]) {
-        return skip("root, util-linux and e2fsprogs");
-    }
-    let slow = ["--fault", "latency:p=1,on=trim,add=500ms", "--transport", "device"];
-    let drive = Attached::new(&[&["sata-tlc-500gb", "--size", "2GiB"][..], &slow].concat());
-    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard"]).arg(&drive.device));
-    let mounted = Mounted::new(&drive.device, "nodiscard").unwrap();
-    let file = mounted.path().join("file");
-    let write = || {
-        ok(Command::new("dd")
-            .args(["if=/dev/zero", "bs=4k", "count=1", "oflag=direct", "conv=notrunc"])
-            .arg(format!("of={}", file.display())))
-    };
-    write();
-    let stat = format!("/sys/block/{}/stat", drive.device.file_name().unwrap().to_str().unwrap());
-    let kernel_ns = || DiskStat::parse(&std::fs::read_to_string(&stat).unwrap()).unwrap().read_write_time.0;
-    let said = || {
-        let status = drive.status();
-        ["all_ns", "beside_trims_ns"].map(|what| status["host_wait"][what].as_u64().unwrap())
-    };
-    let (kernel_before, before) = (kernel_ns(), said());
-    let mut trim = Command::new("fstrim").arg(mounted.path()).spawn().unwrap();
-    while trim.try_wait().unwrap().is_none() {
-        write();
-    }
-    let (kernel, after) = (kernel_ns() - kernel_before, said());
-    let [all, beside] = [after[0] - before[0], after[1] - before[1]];
-    let text = drive.run(&["drive", "status"]);
-    assert!(text.contains("in seconds with TRIM") && text.contains("stall_trim_ns"), "{text}");
-    assert!(kernel > 100_000_000, "TRIMs were in the way: {kernel} ns");
-    // The remainder is the drive's service time for some of the writes.
-    assert!(all <= kernel + 5_000_000 && all * 2 > kernel, "{all} ns of {kernel} ns");
-    assert!((all / 10 * 9..=all / 20 * 21).contains(&beside) && after[1] <= after[0], "{beside} ns beside TRIMs of {all} ns");
-    mounted.unmount();
-    drive.detach();
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn first_screen_of_one_drive_matches_json() {
         if columns >= 80 {
             same(between(&paragraph(screen, "First"), "misaligned: ", " slower"), moved("1 MiB") / moved("sector 63"), "misaligned");
         }
-        let runs: usize = ["runs", "ageing", "tuning", "kernels"].iter().map(|part| study[*part].as_array().unwrap().len()).sum();
+        let runs: usize = ["runs", "ageing", "tuning"].iter().map(|part| study[*part].as_array().unwrap().len()).sum();
         assert!(columns < 80 || screen.contains(&format!("({runs} runs)")), "{runs} runs:\n{screen}");
         assert!(study["sensitivity"].is_null(), "a quick study has no time for it, and says so");
         answers_ten_questions(screen, columns);

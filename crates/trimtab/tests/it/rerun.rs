@@ -170,19 +170,17 @@ fn rerun_repeats_runs_of_a_study() {
     studies_belong_together(&scratch, &list);
 }
 
-/// Runs of the older filesystem model, where one workload runs twice under one policy, and
-/// runs of the sensitivity analysis.
 #[test]
-fn rerun_repeats_older_kernel_runs_of_a_study() {
+fn rerun_repeats_runs_of_a_study_with_assumptions() {
     let scratch = Scratch::new();
     let report = scratch.0.path().join("s.html");
     let study =
         ["study", "drive:crucial-m4-128gb", "--quick", "--policies", "none,online", "--questions", "deleting,assumptions", "--report"];
     scratch.made(&[&study[..], &[report.to_str().unwrap()]].concat());
     let shown = scratch.json(&["results", "show", "study:last"]);
-    let kernels: Vec<&str> = shown["kernels"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
-    assert_eq!(kernels.len(), 4);
-    kernels.iter().skip(2).for_each(|id| scratch.check(id));
+    let runs: Vec<&str> = shown["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+    assert_eq!(runs.len(), 4);
+    runs.iter().skip(2).for_each(|id| scratch.check(id));
     assert!(shown["sensitivity"]["rows"].as_array().unwrap().len() >= 9);
 }
 

@@ -35,15 +35,13 @@ fn csv(directory: &str) -> String {
     text(&sweep(&["export", directory]).success().get_output().stdout)
 }
 
-/// The table of cells and the other stored results.
 fn results(directory: &str) -> Vec<u8> {
-    let parts = ["results", "series", "histograms"].map(|part| Path::new(directory).join(format!("{part}.parquet")));
-    parts.iter().filter(|part| part.exists()).flat_map(|part| fs::read(part).unwrap()).collect()
+    fs::read(Path::new(directory).join("results.parquet")).unwrap()
 }
 
 #[test]
 fn sweep_results_are_identical_for_any_sharding() {
-    let (scratch, plan) = place(&format!("keep = [\"series:waf\", \"histograms\"]\n{BASE}{AXES}"));
+    let (scratch, plan) = place(&format!("{BASE}{AXES}"));
     let plan = plan.to_str().unwrap();
     let whole = at(&scratch, "whole");
     let said = sweep(&["run", plan, "--output", &whole, "--threads", "1"]).success();
@@ -85,24 +83,8 @@ fn sweep_results_are_identical_for_any_sharding() {
         "{}",
         page.len()
     );
-    let exported = |table: &str| text(&sweep(&["export", &whole, "--table", table]).success().get_output().stdout);
-    assert!(exported("series").starts_with("cell,series,time_ns,written_bytes,value,unit\n0,waf,,"), "{}", &exported("series")[..100]);
-    assert!(exported("histograms").starts_with("cell,kind,latency_at_most_ns,operations\n0,write,"), "{}", &exported("histograms")[..100]);
     let said = sweep(&["report", &whole, "--figure", "waf_rato"]).code(2);
     assert!(text(&said.get_output().stderr).contains("did you mean 'waf_ratio'?"), "{said}");
-}
-
-#[test]
-fn sweep_export_needs_tables_kept_by_the_plan() {
-    let (scratch, plan) = place(&format!("{BASE}[axes]\npolicy = [\"none\", \"online\"]\n"));
-    let out = at(&scratch, "out");
-    sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
-    let said = sweep(&["export", &out, "--table", "series"]).code(2);
-    assert!(text(&said.get_output().stderr).contains("keeps no series; add keep = [\"series\"] to the plan"), "{said}");
-    // The plan now stores series, so cells without a series are not reused.
-    fs::write(&plan, format!("keep = [\"series\"]\n{}", fs::read_to_string(&plan).unwrap())).unwrap();
-    sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
-    assert!(text(&sweep(&["export", &out, "--table", "series"]).success().get_output().stdout).lines().count() > 10);
 }
 
 /// A cell has the same figures as a simulation of its own.

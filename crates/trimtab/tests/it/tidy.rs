@@ -77,7 +77,6 @@ const READS_ALLOWED: &[(&str, &str)] = &[
     ("linux/sys/beneath/named.rs", "the one way"),
     ("linux/target/block/open.rs", "what was looked up before, and a test file of its own"),
     ("linux/loop_device.rs", "device nodes and attributes of the loop driver"),
-    ("vssd/waits.rs", "an attribute of the drive's block device"),
     ("linux/sys/nvme.rs", "the node of a drive that the kernel named"),
     ("linux/trim/limit.rs", "an attribute of a block device"),
     ("linux/trim/ext4.rs", "the node of a device that the kernel named"),

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_drive::Superblock;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::Ledger;
 use trimtab_drive::model::Model;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::{Thermal, TrimmedReads};
+use trimtab_drive::trim_shape::TrimShape;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_linux::host::loops::LoopDevice;
 use trimtab_linux::loop_device::DetachResult;
 use trimtab_linux::sys::beneath::ObjectIdentity;
-use trimtab_vssd::engine::{Engine, EngineDrive, EngineSettings, TrimShape};
+use trimtab_vssd::engine::{Engine, EngineDrive};
 use trimtab_vssd::fuse::{self, MAX_REQUEST_BYTES};
 use trimtab_vssd::pace::{Pacer, Speed};
 use trimtab_vssd::request::Geometry;
@@ -98,11 +100,10 @@ fn virtual_ssd_returns_data_and_accounts_for_trims() {
         rotational: true,
     };
     let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
-    let settings =
-        EngineSettings { geometry, trim, speed: Speed::REALTIME, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
+    let interface = Interface { geometry, trim, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
     let store = Store::in_memory(SIZE).unwrap();
     let drive = EngineDrive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
-    let engine = Arc::new(Engine::new(drive, settings, None));
+    let engine = Arc::new(Engine::new(drive, interface, Speed::REALTIME, None));
     let directory = tempfile::tempdir().unwrap();
     let pacer = Arc::new(Pacer::start().unwrap());
     let mounted = fuse::mount(engine.clone(), &pacer, "drive", directory.path()).unwrap();

@@ -22,8 +22,6 @@ const DELETE: (u32, bool) = (0x05, true);
 const START: (u32, bool) = (0x06, true);
 const STOP: (u32, bool) = (0x07, true);
 const SET_PARAMETERS: (u32, bool) = (0x08, true);
-const START_RECOVERY: (u32, bool) = (0x10, true);
-const END_RECOVERY: (u32, bool) = (0x11, true);
 const GET_INFO_BY_PATH: (u32, bool) = (0x12, false);
 const GET_FEATURES: (u32, bool) = (0x13, false);
 const DELETE_LATER: (u32, bool) = (0x14, false);
@@ -142,24 +140,6 @@ impl Control {
             }
             result => result.map(drop),
         }
-    }
-
-    /// Starts the recovery of a device whose server has ended.
-    ///
-    /// # Errors
-    /// `EBUSY` while the old server still has the device open, or if the device does not support
-    /// recovery.
-    pub fn begin_recovery(&mut self, device: &Info) -> io::Result<()> {
-        self.command(device, START_RECOVERY, &Argument::default()).map(drop)
-    }
-
-    /// Completes the recovery. All queues must already wait for requests.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn end_recovery(&mut self, device: &Info) -> io::Result<()> {
-        let inline = u64::from(std::process::id());
-        self.command(device, END_RECOVERY, &Argument { inline, ..Argument::default() }).map(drop)
     }
 
     fn command(&mut self, device: &Info, command: (u32, bool), argument: &Argument<'_>) -> io::Result<Vec<u8>> {

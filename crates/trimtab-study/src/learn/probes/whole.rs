@@ -1,6 +1,7 @@
-//! Probes that need a whole drive, or as much as may be used: the part itself and shared helpers.
+//! Probes that need a whole drive, or as much as may be used, and that part of the drive.
 
-use super::{ProbeSession, sequential};
+use super::{Findings, ProbePlan, ProbeSession, RandomOffsets, SETTLE, reads, sequential};
+use alloc::format;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -18,7 +19,7 @@ pub const FILL_PIECES: u64 = 32;
 /// Timed pieces of rewriting an eighth.
 pub const BURST_PIECES: u64 = 10;
 /// Bytes of a random write: more than most mapping units, to save time.
-pub const RANDOM_BYTES: u64 = 16 << 10;
+const RANDOM_BYTES: u64 = 16 << 10;
 /// The part is a multiple of this.
 const GRAIN: u64 = 1 << 20;
 /// Idle time after which drives start background work: a second or two.
@@ -39,7 +40,7 @@ pub struct ProbeRegion {
 
 /// Length of an idle period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RestLength {
+enum RestLength {
     /// Leaves some background work unfinished.
     Short,
     /// Long enough to finish all background work.
@@ -74,13 +75,13 @@ impl ProbeRegion {
     }
 
     /// The extent from `from` to `to` sixteenths.
-    pub(super) const fn part(&self, from: u64, to: u64) -> Extent {
+    const fn part(&self, from: u64, to: u64) -> Extent {
         let each = self.bytes / 16;
         Extent { offset: self.start + each * from, len: each * (to - from) }
     }
 
     /// Duration of a rest. Background work is proportional to the capacity.
-    pub(super) fn rest(&self, rest: RestLength) -> Nanos {
+    fn rest(&self, rest: RestLength) -> Nanos {
         let for_a_gib = match rest {
             RestLength::Short => 0.1,
             RestLength::Long => 3.0,
@@ -90,7 +91,7 @@ impl ProbeRegion {
 }
 
 /// Writes `extent` sequentially; nanoseconds per byte for each of `count` whole pieces.
-pub(super) fn in_pieces(lab: &mut ProbeSession<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
+fn in_pieces(lab: &mut ProbeSession<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
     let step = super::SEQUENTIAL;
     let piece = (extent.len / count / step).max(1) * step;
     let place = |nth: u64| Extent { offset: extent.offset + nth * piece, len: piece };
@@ -109,6 +110,81 @@ pub fn there_already(lab: &mut ProbeSession<'_>, whole: &ProbeRegion) -> TargetR
     lab.stream(4, sequential(Extent { offset: 0, len: whole.held }, DataClass::Random))?;
     lab.one(Command::Flush)?;
     lab.idle(whole.rest(RestLength::Long));
+    Ok(())
+}
+
+/// Writes the whole part sequentially once: the amount at full speed, and the rate after it.
+pub(super) fn slc_cache(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+    let Some(whole) = plan.whole else { return Ok(()) };
+    for (nth, ns) in (1..).zip(in_pieces(lab, whole.part(0, 16), FILL_PIECES)?) {
+        found.add(format!("fill {nth}"), ns, 0.03);
+    }
+    lab.one(Command::Flush)?;
+    Ok(())
+}
+
+const MOVED_READS: usize = 64;
+
+/// Rewrites an eighth of the full part after a short and a long rest: speed of background work,
+/// and cache size of a full drive. Also lone reads of data that moved in the meantime.
+pub(super) fn recovery(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+    let Some(whole) = plan.whole else { return Ok(()) };
+    for (rest, name, from) in [(RestLength::Short, "short", 4), (RestLength::Long, "long", 8)] {
+        lab.idle(whole.rest(rest));
+        for (nth, ns) in (1..).zip(in_pieces(lab, whole.part(from, from + 2), BURST_PIECES)?) {
+            found.add(format!("after a {name} rest {nth}"), ns, 0.06);
+        }
+        lab.one(Command::Flush)?;
+    }
+    lab.idle(whole.rest(RestLength::Long));
+    let stream = lab.stream(1, reads(plan, "moved", whole.part(0, 4), plan.small(), MOVED_READS))?;
+    found.add("read moved q1", stream.middle_ns(), 0.02);
+    Ok(())
+}
+
+const PIECES: u64 = 16;
+/// Number and divisor of the shorter pieces after the rest.
+const AFTER: u64 = 4;
+const SHORTER: u64 = 6;
+
+/// Random writes over the full part until garbage is everywhere, and again after a rest: start and
+/// cost of garbage collection.
+pub(super) fn collection(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+    let Some(whole) = plan.whole else { return Ok(()) };
+    let size = RANDOM_BYTES.max(plan.small());
+    let mut places = RandomOffsets::new(plan, "collection", whole.part(0, 16), size);
+    let mut piece = |lab: &mut ProbeSession<'_>, count: u64| -> TargetResult<f64> {
+        let writes = places.by_ref().take(count as usize).map(|extent| Command::Write(extent, DataClass::Random));
+        Ok(lab.stream(32, writes)?.took.0 as f64 / count as f64)
+    };
+    let count = whole.bytes / PIECES / size;
+    for nth in 1..=PIECES {
+        found.add(format!("collected {nth}"), piece(lab, count)?, 0.05);
+    }
+    lab.one(Command::Flush)?;
+    lab.idle(whole.rest(RestLength::Long));
+    for nth in 1..=AFTER {
+        found.add(format!("collected after a rest {nth}"), piece(lab, count / SHORTER)?, 0.08);
+    }
+    Ok(())
+}
+
+/// Divisors of the part.
+const MAP_PARTS: [u64; 4] = [64, 16, 4, 1];
+const MAP_READS: usize = 192;
+
+/// Lone reads within increasingly large parts. If the map does not fit in memory, reads load map
+/// pages first; the larger the part, the more often.
+pub(in crate::learn) fn map(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+    let Some(whole) = plan.whole else { return Ok(()) };
+    lab.one(Command::Flush)?;
+    lab.idle(SETTLE);
+    for parts in MAP_PARTS {
+        let within = Extent { offset: whole.start, len: whole.bytes / parts };
+        let took = lab.stream(1, reads(plan, &format!("map of 1/{parts}"), within, plan.small(), MAP_READS))?.took;
+        // The mean, not the middle: the share of reads that wait for the map matters.
+        found.add(format!("read in 1/{parts} q1"), took.0 as f64 / MAP_READS as f64, 0.03);
+    }
     Ok(())
 }
 

@@ -5,10 +5,9 @@ use super::difference::compare;
 use super::latency::{BLINK_SECONDS, LatencyTest, TestResult};
 use crate::study::job::Job;
 use crate::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
-use crate::study::metrics::{AppendLoad, DiscardCount, FOREGROUND, Metrics, average, discard_count, generation, mean, samples};
-use crate::study::{modelled, policy};
+use crate::study::metrics::{AppendLoad, DiscardCount, FOREGROUND, Metrics, average, discard_count, mean, samples};
+use crate::study::policy;
 use alloc::format;
-use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use serde::Serialize;
 use trimtab_sim::run::Run;
@@ -191,35 +190,4 @@ pub fn doubt(metrics: &Metrics<'_>, cost: Option<&OnlineCost<'_>>, job: &str) ->
         _ if metrics.is_measured() => Some(DeletingDoubt::Scatter),
         _ => Some(DeletingDoubt::TooLittle),
     }
-}
-
-/// The same work with another generation of the filesystem.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GenerationComparison {
-    /// The generation: "ext4 of Linux 2.6.39".
-    pub name: String,
-    /// Its kernel: "Linux 2.6.39"; the generation if the kernel is unknown.
-    pub kernel: String,
-    /// Time with online discard, seconds.
-    pub online_seconds: f64,
-    /// Slowdown factor over no discards.
-    pub times: f64,
-}
-
-/// Mean times without discards and with online discard.
-pub fn generation_pair(runs: &[Run], job: &str, part: AffectedWork) -> Option<(f64, f64)> {
-    let of = |policy: &str| {
-        let run = runs.iter().find(|run| run.workload == job && run.policy == policy)?;
-        part.times(run).map(|times| average(&times))
-    };
-    of(policy::NONE).zip(of(policy::ONLINE)).filter(|(none, _)| *none > 0.0)
-}
-
-/// The cost on the other generation; `None` if not run.
-pub fn other_generation(metrics: &Metrics<'_>, job: &str, part: AffectedWork) -> Option<GenerationComparison> {
-    let runs = &metrics.study.kernels;
-    let (none, online_seconds) = generation_pair(runs, job, part)?;
-    let name = generation(runs.first()?);
-    let kernel = modelled::kernel(name).unwrap_or(name);
-    Some(GenerationComparison { name: name.to_string(), kernel: kernel.to_string(), online_seconds, times: online_seconds / none })
 }

@@ -1,7 +1,7 @@
 //! Findings of a study as figures. The renderer puts them into words.
 
 use crate::study::comparison::PolicyLatency;
-use crate::study::comparison::costs::{DeletingDoubt, GenerationComparison, OnlineCost, Stall};
+use crate::study::comparison::costs::{DeletingDoubt, OnlineCost, Stall};
 use crate::study::comparison::gains::{Gain, OverduePolicy};
 use crate::study::comparison::latency::{LatencyTest, TestResult};
 use crate::study::metrics::{AppendLoad, DiscardCount};
@@ -25,15 +25,7 @@ pub enum Finding<'a> {
     /// The stall that idle trimming avoids.
     Stall(Stall),
     /// The largest slowdown under online discard.
-    OnlineCost {
-        /// The affected work and its times.
-        #[serde(flatten)]
-        cost: OnlineCost<'a>,
-        /// The generation of the filesystem.
-        generation: &'a str,
-        /// The same cost on another generation.
-        other: Option<GenerationComparison>,
-    },
+    OnlineCost(OnlineCost<'a>),
     /// A policy that could not be compared with the recommended one.
     NotCompared {
         /// The policy.

@@ -122,7 +122,7 @@ fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReaso
     let both = none_seconds.zip(online_seconds);
     let part = cost.filter(|_| both.is_some_and(|(none, online)| online < none * WORSE));
     let alike = part.is_none() && both.is_some_and(|(none, online)| (online - none).abs() <= none * ALIKE);
-    let doubt = comparison.deleting_doubt(job).filter(|_| both.is_some() && !alike);
+    let doubt = costs::doubt(&comparison.metrics, comparison.online_cost.as_ref(), job).filter(|_| both.is_some() && !alike);
     Some(DeletingReason { files, part, none_seconds, online_seconds, alike, doubt })
 }
 

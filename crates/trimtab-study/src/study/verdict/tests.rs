@@ -89,8 +89,7 @@ fn published_slowdown_recommends_batched() {
         let study = study(runs);
         let verdict = Verdict::of(&study);
         assert_eq!((verdict.recommendation, verdict.rule), take(policy::BATCHED, Rule::OnlineCosts));
-        let cost =
-            verdict.findings.iter().find_map(|finding| if let Finding::OnlineCost { cost, .. } = finding { Some(*cost) } else { None });
+        let cost = verdict.findings.iter().find_map(|finding| if let Finding::OnlineCost(cost) = finding { Some(*cost) } else { None });
         let cost = cost.unwrap();
         // 40.43 s against 0.17 s.
         assert_eq!((cost.job, cost.part), ("tree", AffectedWork::Phase("delete-sync")));

@@ -54,10 +54,6 @@ pub struct DriveAttachArgs {
     /// Take over the --data file, a raw image of another disk, as the content of a new drive.
     #[arg(long, requires = "data")]
     adopt: bool,
-    /// Resume serving the block device after the server with this --data crashed. Its users then
-    /// continue. Give the other arguments as before.
-    #[arg(long, requires = "data", conflicts_with_all = ["adopt", "id", "no_block"])]
-    recover: bool,
     /// Name of the attached drive [default: the drive's name].
     #[arg(long)]
     id: Option<String>,
@@ -141,7 +137,6 @@ fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
         speed: args.speed,
         data: args.data.clone(),
         adopt: args.adopt,
-        recover: args.recover,
         block: (!args.no_block).then_some(if without_root { TransportChoice::Only(Transport::Ublk) } else { args.transport }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),

@@ -30,8 +30,6 @@ struct StudyV3<'a> {
     runs: Vec<RunV1<'a>>,
     ageing: Vec<RunV1<'a>>,
     tuning: Vec<RunV1<'a>>,
-    /// Deleting with another generation of the filesystem.
-    kernels: Vec<RunV1<'a>>,
     /// The assumptions that change the answer, if they were tested.
     sensitivity: Option<&'a Sensitivity>,
     /// Months of use on the twin of the measured drive.
@@ -56,7 +54,6 @@ fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Ver
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
         tuning: shapes(&study.tuning),
-        kernels: shapes(&study.kernels),
         sensitivity: study.sensitivity.as_ref(),
         predicted: months.map(|months| Box::new(shape(None, months, None))),
     }

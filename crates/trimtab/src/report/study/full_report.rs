@@ -87,7 +87,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
             "'trimtab bench crystal --compressible PERCENT' shows the effect of the data; 'trimtab doctor' checks alignment and access times.",
         )
     }));
-    sections.extend(months::generations(study));
     if let Some(sensitivity) = &study.sensitivity {
         sections.extend(assumptions::section(sensitivity));
         sections.extend(sensitivity.ensemble.as_ref().map(assumptions::drives_section));

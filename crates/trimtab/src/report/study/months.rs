@@ -1,5 +1,4 @@
-//! Tables and charts of months of use, of data and tuning, and of generations of the
-//! filesystem.
+//! Tables and charts of months of use, and of data and tuning.
 
 use super::words::{erase_cycles, percent, spaced, time_of_use};
 use trimtab_drive::units::three_digits;
@@ -12,9 +11,7 @@ use trimtab_study::study::ageing::{
     RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
 };
 use trimtab_study::study::cells::{CHOICE, QUESTION};
-use trimtab_study::study::comparison::costs::{AffectedWork, generation_pair};
-use trimtab_study::study::job::Job;
-use trimtab_study::study::metrics::{FOREGROUND, fills, generation, is_steady, jobs, mean, setting};
+use trimtab_study::study::metrics::{FOREGROUND, fills, is_steady, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
@@ -260,32 +257,6 @@ fn judged(study: &Study, question: &str, run: &Run) -> String {
         })
         .collect();
     if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
-}
-
-/// Both generations of the filesystem.
-pub(super) fn generations(study: &Study) -> Option<Section> {
-    let mut table = Table::new(
-        "Deleting with online discard relative to none, by generation of the filesystem. The current one sends the freed blocks with the free space around them, after the commit; that of 2011 sent the freed blocks inside the commit.",
-        &["work", "filesystem", "without", "with", "ratio", "discards"],
-    );
-    for job in jobs(&study.kernels) {
-        for phase in Job::deleting(job) {
-            for runs in [&study.runs, &study.kernels] {
-                let Some((none, online)) = generation_pair(runs, job, AffectedWork::Phase(phase)) else { continue };
-                let run = runs.iter().find(|run| run.workload == job && run.policy == policy::ONLINE);
-                let discards = run.and_then(|run| mean(run, metrics::DISCARD_COMMANDS)).map_or_else(String::new, |n| format!("{n:.0}"));
-                table.row([
-                    format!("{job}: {phase}"),
-                    run.map_or("", generation).to_owned(),
-                    quantity(none, Unit::Seconds),
-                    quantity(online, Unit::Seconds),
-                    format!("{}×", three_digits(online / none)),
-                    discards,
-                ]);
-            }
-        }
-    }
-    (!study.kernels.is_empty()).then(|| Section::new("Kernel generation", vec![SectionBlock::Table(table)]))
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ fn first_screen_of_incomplete_study_has_an_answer() {
     let mut only = whole();
     only.ageing.clear();
     only.tuning.clear();
-    (only.kernels, only.sensitivity) = (Vec::new(), None);
+    only.sensitivity = None;
     only.untried = vec![OmittedPart { part: StudyPart::policy("online"), reason: OmissionReason::Obstacle("no root".into()) }];
     let shown = screen(&only, 80);
     assert!(shown.contains("run time, ") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");

@@ -6,7 +6,7 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{AffectedWork, DeletingDoubt, GenerationComparison, OnlineCost};
+use trimtab_study::study::comparison::costs::{AffectedWork, DeletingDoubt, OnlineCost};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, drive_name};
@@ -289,7 +289,9 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             seconds(stall.batched_seconds),
             seconds(stall.idle_seconds)
         ),
-        Finding::OnlineCost { cost, generation, other } => online_cost(cost, generation, other.as_ref()),
+        Finding::OnlineCost(cost) => {
+            format!("with online discard {} takes {} ({}×)", subject(cost), instead(cost), three_digits(cost.times()))
+        }
         Finding::NotCompared { policy } => format!("'{policy}' was not tried, so it is not compared"),
         Finding::TrimTime { trims, least_seconds, most_seconds, append_seconds } => {
             let took = match trims {
@@ -403,13 +405,6 @@ fn instead(cost: &OnlineCost<'_>) -> String {
     format!("{} instead of {}", seconds(cost.online_seconds), seconds(cost.none_seconds))
 }
 
-fn online_cost(cost: &OnlineCost<'_>, generation: &str, other: Option<&GenerationComparison>) -> String {
-    let other = other
-        .map(|other| format!(" with {generation}; {}, {}×, with {}", seconds(other.online_seconds), three_digits(other.times), other.name));
-    let times = three_digits(cost.times());
-    format!("with online discard {} takes {} ({times}×{})", subject(cost), instead(cost), other.unwrap_or_default())
-}
-
 /// A policy as named in tables: with the discard option of a filesystem as mounted.
 pub(super) fn title(policy: &str, discard: Option<&str>) -> String {
     discard.map_or_else(|| policy.to_owned(), |discard| format!("{policy} ({discard})"))
@@ -422,7 +417,6 @@ pub(super) fn part_name(part: &untried::StudyPart) -> String {
         untried::StudyPart::Workload { policy, workload } => format!("{policy}, {workload}"),
         untried::StudyPart::Ageing { policy } => format!("{policy}, ageing"),
         untried::StudyPart::Tuning { policy } => format!("{policy}, tuning"),
-        untried::StudyPart::Generation => "the other generation of the filesystem".to_owned(),
         untried::StudyPart::Assumptions => "other assumptions".to_owned(),
     }
 }
@@ -430,7 +424,6 @@ pub(super) fn part_name(part: &untried::StudyPart) -> String {
 fn untried_part(untried: &OmittedPart) -> String {
     match &untried.part {
         untried::StudyPart::Assumptions => "sensitivity not tested:".to_owned(),
-        untried::StudyPart::Generation => "the other generation of the filesystem was not tried:".to_owned(),
         part => format!("'{}' was not tried:", part_name(part)),
     }
 }

@@ -7,7 +7,7 @@ use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use trimtab_study::study::cells::{CHOICE, QUESTION};
 use trimtab_study::study::light_work::SPARSE_WAIT;
-use trimtab_study::study::metrics::{FOREGROUND, GENERATION};
+use trimtab_study::study::metrics::FOREGROUND;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity, SensitivityRow};
@@ -98,12 +98,6 @@ pub fn whole() -> Study {
             run("churn", policy, &settings, &figures)
         })
     };
-    // 21.3 s instead of 40 ms on the other generation.
-    let older = |policy: &str, seconds: f64| {
-        let mut run = run("tree", policy, &[("files", "36706")], &[(metrics::DELETE_SECONDS, Unit::Seconds, seconds)]);
-        run.environment.push(Field::new(GENERATION, "ext4 of Linux 2.6.39"));
-        run
-    };
     let rows = ASSUMPTIONS.map(|assumption| (assumption, if assumption == Assumption::TrimCost { BATCHED } else { IDLE }));
     let moved = |choice: &str, rate: f64| {
         run("churn", "batched", &[(QUESTION, "alignment"), (CHOICE, choice)], &[(RATE_STEADY, Unit::OpsPerSecond, rate)])
@@ -113,7 +107,6 @@ pub fn whole() -> Study {
         runs: waits.iter().map(tree).collect(),
         ageing: months.iter().flat_map(aged).collect(),
         tuning: vec![moved("partition from 1 MiB on", 34_600.0), moved("partition from sector 63 on", 3_800.0)],
-        kernels: vec![older("none", 0.04), older("online", 21.28)],
         sensitivity: Some(sensitivity(IDLE, &rows)),
         complete: true,
         ..Study::default()

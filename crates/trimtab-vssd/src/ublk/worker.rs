@@ -1,53 +1,28 @@
-//! A thread that receives requests in its slots, executes them and completes them when due.
+//! A thread that receives requests of a ublk queue, executes them and completes them when due.
 
+use super::requests;
 use crate::cpu_latency::RELEASE_AFTER;
 use crate::pace::{DelayQueue, WaitMethod, minimise_timer_slack};
+use crate::request::RequestServer;
 use rustix::thread::CpuSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use trimtab_linux::sys::ublk::queue::UblkQueue;
 
 /// Number of completions submitted at once: a system call for each would be expensive, and
 /// waiting for all would delay the first ones.
 const SUBMITTED_AT: usize = 8;
+/// `UBLK_IO_RES_ABORT`, and the error of a ring that is being torn down: no more requests arrive.
+const ENDS: [i32; 2] = [libc::ENODEV, libc::ECANCELED];
 
-/// Memory that the kernel fills with requests, and from which it reads the results.
-pub trait Slots {
-    /// Number of slots.
-    fn requests(&self) -> usize;
-
-    /// Offers all slots to the kernel.
-    fn offer(&mut self) -> io::Result<()>;
-
-    /// Collects arrivals: slots with requests, or negative error numbers instead.
-    fn take(&mut self, arrived: &mut Vec<(usize, i32)>);
-
-    /// Some arrivals are waiting.
-    fn has_come(&mut self) -> bool;
-
-    /// Number of completions not submitted to the kernel yet.
-    fn queued(&mut self) -> usize;
-
-    /// Submits the queue and waits for `want` arrivals or for `sleep`; true on timeout.
-    fn enter(&mut self, want: usize, sleep: Option<std::time::Duration>) -> io::Result<bool>;
-
-    /// Executes the request in a slot and stores its result. Returns the completion time.
-    fn serve(&mut self, slot: usize) -> Option<Instant>;
-
-    /// Completes the request in a slot, and offers the slot for another one.
-    fn commit(&mut self, slot: usize) -> io::Result<()>;
-
-    /// Frees the memory of all slots. Call only when no slot holds a request.
-    fn release_memory(&mut self);
-
-    /// This error number (positive) signals that no more requests will arrive.
-    fn is_end(errno: i32) -> bool;
-}
-
-/// The slots of a thread, and their state.
-pub struct Worker<S> {
-    slots: S,
+/// The slots of a queue, and their state.
+pub struct Worker {
+    queue: UblkQueue,
+    drive: Arc<dyn RequestServer>,
+    /// The result of the request in each slot.
+    results: Vec<i32>,
     /// Requests that have arrived, or errors.
     arrived: Vec<(usize, i32)>,
     /// Slots that are executed but not due.
@@ -74,12 +49,14 @@ pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
     Ok(everywhere)
 }
 
-impl<S: Slots> Worker<S> {
-    /// A worker for `slots`, in a thread pinned to the CPUs `here` that may run `everywhere`.
-    pub fn new(slots: S, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
+impl Worker {
+    /// A worker for `queue`, in a thread pinned to the CPUs `here` that may run `everywhere`.
+    pub fn new(queue: UblkQueue, drive: Arc<dyn RequestServer>, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
         Self {
-            arrived: Vec::with_capacity(slots.requests()),
-            slots,
+            arrived: Vec::with_capacity(queue.requests()),
+            results: vec![0; queue.requests()],
+            queue,
+            drive,
             due: DelayQueue::default(),
             waiting,
             alive: 0,
@@ -94,9 +71,9 @@ impl<S: Slots> Worker<S> {
 
     /// Offers memory for all requests to the kernel.
     pub fn register(&mut self) -> io::Result<()> {
-        self.slots.offer()?;
-        self.alive = self.slots.requests();
-        self.slots.take(&mut self.arrived);
+        self.queue.fetch_all()?;
+        self.alive = self.queue.requests();
+        self.queue.take(&mut self.arrived);
         match self.arrived.iter().find(|(_, result)| *result < 0) {
             Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
             None => Ok(()),
@@ -112,7 +89,7 @@ impl<S: Slots> Worker<S> {
                     trimtab_linux::output::complain(&format!("cannot receive requests of the drive any more: {error}"));
                     return;
                 }
-                self.slots.take(&mut self.arrived);
+                self.queue.take(&mut self.arrived);
             }
             self.settle(self.arrived.len() + self.due.waiting());
             let mut arrived = std::mem::take(&mut self.arrived);
@@ -143,19 +120,19 @@ impl<S: Slots> Worker<S> {
     /// Submits the queue, and waits for a request or until a completion is due.
     fn wait(&mut self) -> io::Result<()> {
         match self.due.wait(Instant::now()) {
-            Some(WaitMethod::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
+            Some(WaitMethod::Sleep(time)) if !self.ending => drop(self.queue.enter(1, Some(time))?),
             Some(WaitMethod::Spin(due)) => {
-                self.slots.enter(0, None)?;
-                while !self.slots.has_come() && !self.ending && Instant::now() < due {
+                self.queue.enter(0, None)?;
+                while !self.queue.has_come() && !self.ending && Instant::now() < due {
                     std::hint::spin_loop();
                 }
             }
             // Everything is completed immediately.
-            Some(WaitMethod::Sleep(_)) => drop(self.slots.enter(0, None)?),
+            Some(WaitMethod::Sleep(_)) => drop(self.queue.enter(0, None)?),
             None => {
-                let rested = self.slots.enter(1, self.used.then_some(RELEASE_AFTER))?;
+                let rested = self.queue.enter(1, self.used.then_some(RELEASE_AFTER))?;
                 if rested {
-                    self.slots.release_memory();
+                    self.queue.give_back();
                     self.used = false;
                     self.due.rest();
                 }
@@ -166,7 +143,10 @@ impl<S: Slots> Worker<S> {
 
     fn serve(&mut self, request: usize) {
         self.used = true;
-        match self.slots.serve(request) {
+        let (described, memory) = self.queue.request(request);
+        let answer = requests::serve(&*self.drive, &described, memory);
+        self.results[request] = answer.result;
+        match answer.due {
             Some(due) if due > Instant::now() => {
                 self.due.push(due, request);
                 self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +158,7 @@ impl<S: Slots> Worker<S> {
     /// Handles a request that will not return, usually because the drive is being removed.
     fn lost(&mut self, result: i32) {
         self.alive -= 1;
-        if S::is_end(-result) {
+        if ENDS.contains(&-result) {
             self.ending = true;
         } else {
             trimtab_linux::output::complain(&format!(
@@ -198,9 +178,9 @@ impl<S: Slots> Worker<S> {
 
     /// Completes `request`, and offers its slot for another one.
     fn commit(&mut self, request: usize) {
-        let mut pushed = self.slots.commit(request);
-        if pushed.is_ok() && self.slots.queued() >= SUBMITTED_AT {
-            pushed = self.slots.enter(0, None).map(drop);
+        let mut pushed = self.queue.commit(request, self.results[request]);
+        if pushed.is_ok() && self.queue.queued() >= SUBMITTED_AT {
+            pushed = self.queue.enter(0, None).map(drop);
         }
         if let Err(error) = pushed {
             trimtab_linux::output::complain(&format!("a response of the drive is lost: {error}"));
