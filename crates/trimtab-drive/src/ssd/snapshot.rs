@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Format version; increases with every layout change.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// Maximum number of transfer times per channel, far more than reads in flight can cause.
 const TRANSFERS_MAX: usize = 1 << 24;
 /// Magic, version, two checksums.
@@ -60,19 +60,14 @@ pub enum SnapshotError {
     Inconsistent(String),
 }
 
-/// Mechanisms that are off, as the fingerprint would show them.
-const OFF: [&str; 5] = ["metadata_permille: 0, ", "die_wait_permille: 0, ", "merge_bytes: 0, ", "suspend_step_ns: 0, ", "step_ns: 0, "];
-
-/// Hash of a specification without its name and description. Mechanisms that are off do not
-/// change it, so snapshots from before they existed stay valid.
+/// Hash of a specification without its name and description.
 fn fingerprint(spec: &DriveSpec) -> u64 {
-    let text = format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium));
-    checksum(OFF.iter().fold(text, |text, off| text.replace(off, "")).as_bytes())
+    checksum(format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium)).as_bytes())
 }
 
 impl Ssd {
-    /// Snapshot of the complete state, for [`restore`](Self::restore). It excludes latency
-    /// histograms and durability tracking, so flush the drive first.
+    /// Snapshot of the complete state, for [`restore`](Self::restore). It excludes
+    /// durability tracking, so flush the drive first.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -163,7 +158,6 @@ impl Ssd {
             out.number(part.to);
             out.number(part.class.incompressible_permille());
         }
-        out.numbers(self.deferred.iter().flat_map(|(unit, count)| [*unit, *count]).collect::<Vec<u32>>().into_iter());
         if let Some(heat) = &self.heat {
             out.number(heat.excess_mc.to_bits());
             out.number(heat.updated);
@@ -194,15 +188,6 @@ impl Ssd {
                 return Err(reader.at);
             }
             self.partial.parts.push_back(PartialUnit { unit, from, to, class, sequences: Vec::new() });
-        }
-        let deferred = reader.numbers(usize::MAX, self.layout.units)?;
-        for pair in deferred.chunks(2) {
-            match *pair {
-                [unit, count] if u64::from(unit) + u64::from(count) <= u64::from(self.layout.units) => {
-                    self.deferred.push_back((unit, count))
-                }
-                _ => return Err(reader.at),
-            }
         }
         if let Some(heat) = &mut self.heat {
             heat.excess_mc = f64::from_bits(reader.number()?);
