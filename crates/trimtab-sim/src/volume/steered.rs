@@ -106,7 +106,6 @@ impl<D: Device> Surface for ObservedVolume<D> {
         let step = self.counter_step.0;
         Observation {
             written: Some(Bytes(self.volume.written().0 / step * step)),
-            written_step: self.counter_step,
             free: self.volume.free_space(),
             tail: Bytes(BLOCK),
             by_size: true,
@@ -178,7 +177,7 @@ impl<D: Device> SteeredVolume<D> {
 
     /// True if a pass is in progress or paused, or the filesystem has pending discards.
     pub fn pass_under_way(&self) -> bool {
-        self.trimming() || self.policy().running()
+        self.trimming() || self.driver.running()
     }
 
     /// True if a trim of the policy or an online discard is in progress.
