@@ -257,28 +257,27 @@ impl Journal {
         }
         blocks
     }
+    impl Journal {
+        /// Blocks waiting to be written in place.
+        pub fn home_blocks(&self) -> usize {
+            self.home.len()
+        }
 
-    /// Blocks waiting to be written in place.
-    #[cfg(test)]
-    pub fn home_blocks(&self) -> usize {
-        self.home.len()
+        /// Blocks of the log in use.
+        pub const fn used(&self) -> u32 {
+            self.used
+        }
+
+        /// Panics if an invariant does not hold.
+        pub fn check(&self) {
+            let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
+            assert!(logged <= self.used && self.used < self.blocks, "{logged} of {} used of {}", self.used, self.blocks);
+            let left: u32 = self.logged.iter().map(|logged| logged.left).sum();
+            assert_eq!(left as usize, self.home.len());
+            assert!(self.head >= 1 && self.head < self.blocks);
+        }
     }
 
-    /// Blocks of the log in use.
-    #[cfg(test)]
-    pub const fn used(&self) -> u32 {
-        self.used
-    }
-
-    /// Panics if an invariant does not hold.
-    #[cfg(test)]
-    pub fn check(&self) {
-        let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
-        assert!(logged <= self.used && self.used < self.blocks, "{logged} of {} used of {}", self.used, self.blocks);
-        let left: u32 = self.logged.iter().map(|logged| logged.left).sum();
-        assert_eq!(left as usize, self.home.len());
-        assert!(self.head >= 1 && self.head < self.blocks);
-    }
 }
 
 #[cfg(test)]
