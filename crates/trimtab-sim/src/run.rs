@@ -9,6 +9,7 @@ pub mod shown;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use alloc::vec;
 use json::{Check, checked, discards, entries, floats};
 use pictures::Pictures;
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,20 @@ pub struct Metric {
 named! {
     "part of a latency"
     /// Part of an operation's time.
+impl Metric {
+    /// A metric without repeats.
+    #[must_use]
+    pub fn single(name: impl Into<String>, unit: Unit, better: Better, value: f64) -> Self {
+        Self { name: name.into(), unit, better, samples: vec![value] }
+    }
+
+    /// The metrics among `all` that have samples.
+    pub fn measured<N: Into<String>>(all: impl IntoIterator<Item = (N, Unit, Better, Vec<f64>)>) -> Vec<Self> {
+        let measured = all.into_iter().filter(|(.., samples)| !samples.is_empty());
+        measured.map(|(name, unit, better, samples)| Self { name: name.into(), unit, better, samples }).collect()
+    }
+}
+
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum LatencyPart {
         /// From issue to submission.

@@ -422,10 +422,6 @@ impl Addresses {
     }
 }
 
-fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
-    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
-}
-
 /// Adds series, counters, levels and warnings. Rounds have their own trends.
 fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_rounds: bool) {
     let counters = sampled.finish().counters();
@@ -433,16 +429,16 @@ fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_round
     run.series.extend(sampled.series());
     let mut all = Vec::new();
     if let Some(waf) = sampled.waf_total() {
-        all.push(metric(metrics::WAF, Unit::Ratio, Better::Lower, waf));
+        all.push(Metric::single(metrics::WAF, Unit::Ratio, Better::Lower, waf));
     }
     if let Some(waf) = sampled.waf_last_quarter() {
-        all.push(metric(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
+        all.push(Metric::single(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
     }
-    all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
+    all.push(Metric::single("written", Unit::Bytes, Better::Neither, written as f64));
     // The first collection means that no erased blocks are left.
     for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
         if let Some(when) = sampled.first_growth(counter) {
-            all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
+            all.push(Metric::single(name, Unit::Bytes, Better::Neither, when.as_f64()));
         }
     }
     run.counters.extend(counters);
@@ -468,7 +464,7 @@ const fn group_of(steps: usize) -> usize {
 fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
-    let rate = |name: &str, value| metric(name, Unit::MegabytesPerSecond, Better::Higher, value);
+    let rate = |name: &str, value| Metric::single(name, Unit::MegabytesPerSecond, Better::Higher, value);
     let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
@@ -482,8 +478,8 @@ fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     }
     for (n, knee) in (1..).zip(knees) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();
-        metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
-        metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
+        metrics.push(Metric::single(format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
+        metrics.push(Metric::single(format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
     }
     metrics
 }

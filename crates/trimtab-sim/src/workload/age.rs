@@ -8,7 +8,7 @@ use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 use trimtab_drive::data::DataClass;
@@ -311,6 +311,7 @@ impl FileWorkload for Age {
                 AgeStage::End => return None,
             }
         }
+    use alloc::string::ToString as _;
     }
 }
 
@@ -326,10 +327,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         ("fill+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rates),
         ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(seconds(DELETE), seconds(DELETE_SYNC))),
     ];
-    all.into_iter()
-        .filter(|(_, _, _, samples): &(_, _, _, Vec<f64>)| !samples.is_empty())
-        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
-        .collect()
+    Metric::measured(all)
 }
 
 #[cfg(test)]
