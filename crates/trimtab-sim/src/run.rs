@@ -6,10 +6,11 @@ pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
+use crate::runner::recorder::RunRecording;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use alloc::vec;
+use alloc::vec::Vec;
 use json::{Check, checked, discards, entries, floats};
 use pictures::Pictures;
 use serde::{Deserialize, Serialize};
@@ -22,13 +23,14 @@ use trimtab_drive::units::{Bytes, Nanos};
 named! {
     "provenance"
     /// Source of a figure. A fitted figure is never shown as a prediction.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Provenance {
         /// Measured on a real target with the real clock.
         Measured = "measured",
         /// Computed by a model in virtual time.
         Modelled = "modelled",
         /// Entered by hand or imported.
+        #[default]
         Entered = "entered",
     }
 }
@@ -36,7 +38,7 @@ named! {
 named! {
     "kind of target"
     /// Kind of target that executed the workload.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum TargetKind {
         /// A directory on a mounted filesystem.
         Directory = "directory",
@@ -51,6 +53,7 @@ named! {
         /// None: measures the tool's own cost.
         Null = "null",
         /// Elsewhere; the figures were entered.
+        #[default]
         Elsewhere = "elsewhere",
     }
 }
@@ -137,9 +140,6 @@ pub struct Metric {
     pub samples: Vec<f64>,
 }
 
-named! {
-    "part of a latency"
-    /// Part of an operation's time.
 impl Metric {
     /// A metric without repeats.
     #[must_use]
@@ -154,6 +154,9 @@ impl Metric {
     }
 }
 
+named! {
+    "part of a latency"
+    /// Part of an operation's time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum LatencyPart {
         /// From issue to submission.
@@ -290,7 +293,7 @@ impl Warning {
 }
 
 /// Result of one workload on one target under one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Workload name: `postmark`, `tree`, `crystal` …
@@ -357,28 +360,33 @@ impl Run {
     /// A template without data: entered, of one system, incomplete.
     #[must_use]
     pub fn empty() -> Self {
+        Self { systems: 1, ..Self::default() }
+    }
+
+    /// A run about to start, without start time and specification, which the caller sets.
+    #[must_use]
+    pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
         Self {
-            workload: String::new(),
-            settings: Vec::new(),
-            target: TargetKind::Elsewhere,
-            target_label: String::new(),
-            policy: String::new(),
-            policy_settings: Vec::new(),
-            seed: 0,
-            provenance: Provenance::Entered,
-            systems: 1,
-            started_unix_ms: 0,
-            tool_version: String::new(),
-            complete: false,
-            environment: Vec::new(),
-            specification: Vec::new(),
-            phases: Vec::new(),
-            metrics: Vec::new(),
-            series: Vec::new(),
-            counters: Vec::new(),
-            warnings: Vec::new(),
-            pictures: Pictures::default(),
+            workload: workload.into(),
+            settings,
+            target,
+            target_label: target_label.into(),
+            policy: policy.into(),
+            seed,
+            provenance: match target {
+                TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
+                TargetKind::Elsewhere => Provenance::Entered,
+                TargetKind::Directory | TargetKind::BlockDevice | TargetKind::File | TargetKind::Null => Provenance::Measured,
+            },
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            ..Self::empty()
         }
+    }
+
+    /// Adds recorded data; the caller adds metrics, environment and warnings.
+    #[must_use]
+    pub fn into_run(self, recorded: RunRecording, complete: bool) -> Self {
+        Self { complete, phases: recorded.phases, series: recorded.series, ..self }
     }
 }
 
