@@ -14,7 +14,7 @@ const REVOKES_PER_BLOCK: u32 = (BLOCK as u32 - 20) / 8;
 const LAST_CHANGE: u32 = 64;
 
 /// A set of blocks with fast lookup and clearing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct BlockSet {
     bits: Vec<u64>,
     list: Vec<u32>,
@@ -76,7 +76,7 @@ struct LoggedTransaction {
     left: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Journal {
     /// First block on the volume, and number of blocks.
     start: u32,
@@ -113,16 +113,9 @@ impl Journal {
             transaction_max: transaction_max.unwrap_or(blocks / 3).clamp(1, blocks / 3),
             id: 1,
             running: BlockSet::new(volume_blocks),
-            running_blocks: 0,
-            revokes: 0,
-            since: None,
-            freed: FreedExtents::default(),
             committing: BlockSet::new(volume_blocks),
             head: 1,
-            used: 0,
-            logged: VecDeque::new(),
-            home: BTreeMap::new(),
-            home_since: None,
+            ..Self::default()
         }
     }
 
@@ -257,6 +250,13 @@ impl Journal {
         }
         blocks
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::rng::Stream;
+
     impl Journal {
         /// Blocks waiting to be written in place.
         pub fn home_blocks(&self) -> usize {
@@ -277,13 +277,6 @@ impl Journal {
             assert!(self.head >= 1 && self.head < self.blocks);
         }
     }
-
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trimtab_drive::rng::Stream;
 
     #[test]
     fn commit_size_matches_jbd2() {

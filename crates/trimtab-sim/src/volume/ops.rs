@@ -1,8 +1,7 @@
 //! File operations.
 
 use super::alloc::AllocationPurpose;
-use super::names::hash;
-use super::node::{Dir, Node, ROOT, entry_bytes, name_key};
+use super::node::{Dir, Node, ROOT, entry_bytes, hash, name_key};
 use super::queue::Urgency;
 use super::spec::BLOCK;
 use super::{Atime, Volume};
@@ -90,10 +89,8 @@ impl<D: Device> Volume<D> {
     // Names.
 
     fn lookup(&self, parent: u32, name: &str) -> Option<u32> {
-        self.names.find(hash(parent, name), |node| {
-            let node = &self.nodes[node as usize];
-            node.parent == parent && *node.name == *name
-        })
+        let is = |node: &u32| self.nodes[*node as usize].parent == parent && *self.nodes[*node as usize].name == *name;
+        self.names.find(hash(parent, name), is).copied()
     }
 
     /// Parent directory and last component of `path`.
@@ -166,8 +163,7 @@ impl<D: Device> Volume<D> {
                 self.journal.dirty(block, self.now);
             }
         }
-        let nodes = &self.nodes;
-        self.names.insert(hash, node, |other| nodes[other as usize].hash());
+        self.names.insert_unique(hash, node, |other| self.nodes[*other as usize].hash());
         let block = self.leaf_block(parent, key);
         self.journal.dirty(block, self.now);
         self.touch_inode(parent);
@@ -202,8 +198,7 @@ impl<D: Device> Volume<D> {
         if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
             dir.remove(key);
         }
-        let nodes = &self.nodes;
-        self.names.remove(hash, node, |other| nodes[other as usize].hash());
+        self.names.find_entry(hash, |other| *other == node).expect("the node has its name").remove();
         self.touch_inode(parent);
     }
 

@@ -5,7 +5,6 @@ use super::freed::MergeRule;
 use super::inodes::Inodes;
 use super::journal::Journal;
 use super::layout::VolumeLayout;
-use super::names::Names;
 use super::node::{Dir, Node, ROOT};
 use super::queue::{BlockQueue, Urgency};
 use super::spec::{BLOCK, Discard, VolumeSpec};
@@ -16,6 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use hashbrown::HashTable;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -74,7 +74,7 @@ impl<D: Device> Volume<D> {
             nodes: Vec::new(),
             spare_nodes: Vec::new(),
             generations: 0,
-            names: Names::new(),
+            names: HashTable::new(),
             last_dir: ("".to_string(), ROOT),
             reserved: 0,
             ballast: Vec::new(),

@@ -94,7 +94,10 @@ impl Volume<Recorder> {
             for component in path.split('/') {
                 at = self
                     .names
-                    .find(names::hash(at, component), |n| self.nodes[n as usize].parent == at && *self.nodes[n as usize].name == *component)
+                    .find(node::hash(at, component), |n| {
+                        self.nodes[*n as usize].parent == at && *self.nodes[*n as usize].name == *component
+                    })
+                    .copied()
                     .unwrap_or_else(|| panic!("{path} is gone"));
             }
             let file = &self.nodes[at as usize];
@@ -356,8 +359,8 @@ fn large_file_is_contiguous_and_small_files_are_packed() {
     }
     v.sync().unwrap();
     let extents = |name: &str| {
-        let node = v.names.find(names::hash(node::ROOT, name), |n| *v.nodes[n as usize].name == *name).unwrap();
-        v.nodes[node as usize].extents.iter().collect::<Vec<_>>()
+        let node = v.names.find(node::hash(node::ROOT, name), |n| *v.nodes[*n as usize].name == *name).unwrap();
+        v.nodes[*node as usize].extents.iter().collect::<Vec<_>>()
     };
     assert!(extents("large").len() <= 16, "{:?}", extents("large"));
     let small: Vec<(u32, u32)> = (0..200).flat_map(|i| extents(&format!("small{i}"))).collect();
