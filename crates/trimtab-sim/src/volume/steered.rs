@@ -2,7 +2,7 @@
 //! trims run in parallel with the foreground.
 
 use super::{BLOCK, Volume};
-use crate::op::Payload;
+use crate::op::FileOp;
 use crate::policy::{Driver, Observation, Policy, RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult};
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
 use alloc::boxed::Box;
@@ -283,46 +283,17 @@ impl<D: Device> Clock for SteeredVolume<D> {
                 self.surface.volume.run_until_trimmed(instant);
             } else {
                 let next = self.driver.ask_at().map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
+    use crate::op::Payload;
                 self.surface.volume.idle_until(next);
             }
         }
     }
 }
 
-impl<D: Device> SteeredVolume<D> {
-    fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
-        self.poll();
-        operation(&mut self.surface.volume)
-    }
-}
-
 impl<D: Device> FileTarget for SteeredVolume<D> {
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.make_dir(path))
-    }
-
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.remove_dir(path))
-    }
-
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.between(|volume| volume.create(path, payload))
-    }
-
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.between(|volume| volume.append(path, payload))
-    }
-
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.between(|volume| volume.read(path, len))
-    }
-
-    fn delete(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.delete(path))
-    }
-
-    fn sync(&mut self) -> TargetResult {
-        self.between(Volume::sync)
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        self.poll();
+        self.surface.volume.execute(op)
     }
 }
 

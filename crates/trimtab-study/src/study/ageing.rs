@@ -28,7 +28,7 @@ use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Observer, RunEnd, files};
+use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::SteeredVolume;
@@ -278,7 +278,7 @@ impl Months {
                 }
                 FileStep::Op(op) => {
                     let issued = target.now();
-                    files::execute(target, &op)?;
+                    target.execute(&op)?;
                     recorder.op(op.kind(), issued, target.now(), op.bytes());
                 }
             }

@@ -5,7 +5,6 @@ use super::small;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
-use trimtab_sim::op::FileOp;
 use trimtab_sim::target::FileTarget as _;
 use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{Churn, Settings};
@@ -69,12 +68,8 @@ impl FreeExtentLengths {
         let mut churn = Churn::new(settings, seed);
         while let Some(step) = churn.next_step() {
             match step {
-                FileStep::Op(FileOp::Create(path, payload)) => volume.create(path, &payload)?,
-                FileStep::Op(FileOp::Append(path, payload)) => volume.append(path, &payload)?,
-                FileStep::Op(FileOp::Delete(path)) => volume.delete(path)?,
-                FileStep::Op(FileOp::MakeDir(path)) => volume.make_dir(path)?,
-                FileStep::Op(FileOp::Sync) => volume.sync()?,
-                FileStep::Op(_) | FileStep::Phase(_) | FileStep::NotBefore(_) => {}
+                FileStep::Op(op) => volume.execute(&op)?,
+                FileStep::Phase(_) | FileStep::NotBefore(_) => {}
             }
         }
         Ok(Self(volume.free_extents()))

@@ -1,5 +1,6 @@
 //! Idle trims on every shipped drive with TRIM: learned cost, latency, commands.
 
+use crate::op::Payload;
 use crate::policy::{PolicySpec, PolicyState};
 use crate::volume::steered::*;
 use crate::volume::{Age, VolumeSpec};
