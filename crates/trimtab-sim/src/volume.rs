@@ -38,7 +38,7 @@ pub use layout::VolumeLayout;
 pub use queue::{Foreground, Traffic};
 pub use setup::Age;
 pub use spec::{Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback};
-pub use steered::{Span, SteeredVolume, TrimLog, WRITTEN_STEP};
+pub use steered::{SteeredVolume, TrimLog, WRITTEN_STEP};
 pub use trim::TrimRun;
 
 use self::alloc::Allocator;

@@ -457,7 +457,7 @@ fn trims(run: &mut Run, target: &AgeingTarget, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
     let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
-    metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
+    metric("trims", Unit::Count, Better::Neither, log.trims as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
     metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards.count as f64 * factor));
     metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discards.bytes.as_f64() * factor);
