@@ -19,7 +19,7 @@ fn in_use(spec: &DriveSpec) -> Target {
     volume_spec.mkfs.discard = false;
     let mut volume = Volume::format(build(&spec, 1).unwrap(), volume_spec, Nanos::ZERO).unwrap();
     let age = Age { fill: 0.6, free_extent: Bytes(512 << 10), class: DataClass::Random, write: true, seed: 1 };
-    volume.age(&age).unwrap();
+    volume.age_like(&age, &[]).unwrap();
     volume.write_free(1.0, DataClass::Random, 1);
     let now = volume.now();
     let mut target = SteeredVolume::new(volume, policy("none"), Bytes(1024));
