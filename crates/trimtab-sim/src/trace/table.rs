@@ -1,6 +1,6 @@
 //! Formats with one request per line in fixed columns.
 
-use super::{LineError, RawRecord, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, Volume, bytes, decimal, number, shortened};
+use super::{LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -222,7 +222,7 @@ impl ColumnFormat {
     }
 
     fn request(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
-        let mut raw = RawRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
+        let mut raw = TraceRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
         let mut host = "";
         let mut served = true;
         for (TraceColumn { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
