@@ -219,18 +219,9 @@ impl SimulationResult {
 /// # Errors
 /// The refusal that [`run`] would return first. Only the run reads a trace.
 pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
-    let capacity = Bytes(spec.capacity_bytes);
-    let total = plan.until_written.map(|amount| amount.of(capacity));
+    let total = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
     check_policy(spec, plan)?;
-    match &plan.load {
-        SimulationLoad::Synthetic(addresses) => {
-            let settings = synthetic_settings(spec, plan, addresses, total.unwrap_or(capacity))?;
-            settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
-        }
-        SimulationLoad::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
-        SimulationLoad::Jobs(given) => drop(jobs::prepare(spec, plan, given)?),
-        SimulationLoad::Trace(_) => {}
-    }
+    PreparedWorkload::new(spec, plan, total)?;
     fill(spec, plan).map(drop)
 }
 
@@ -331,18 +322,13 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic_settings<T>(
-    spec: &DriveSpec,
-    plan: &SimulationPlan<T>,
-    addresses: &Addresses,
-    total: Bytes,
-) -> Result<SyntheticSettings, UsageError> {
+fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
     let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
     let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
         return Err(UsageError::new("a workload without writes never ends").hint("leave a share for writes"));
     }
-    Ok(SyntheticSettings {
+    let settings = SyntheticSettings {
         pattern: addresses.pattern,
         mix: addresses.mix,
         sizes: addresses.sizes.clone(),
@@ -352,11 +338,8 @@ fn synthetic_settings<T>(
         queue_depth: addresses.queue_depth,
         // The budget of a phase counts all bytes, and writes are only a share of them.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
-    })
-}
-
-fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
-    let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
+    };
+    let workload = Synthetic::new(settings, plan.seed);
     let workload = match addresses.trims_of {
         TrimPattern::All => workload,
         TrimPattern::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
