@@ -48,7 +48,7 @@ pub(super) fn replay<T: Trace>(
     observer: &mut dyn Observer,
 ) -> Result<WorkloadResult, T::Error> {
     let name = &trace.name();
-    let mut pass = ReplayPass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
+    let mut pass = ReplayPass { data, until, replay: Replay::new(subject, now, trace.timing()), recorder: Recorder::new(now) };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
         let before = pass.recorder.written();
