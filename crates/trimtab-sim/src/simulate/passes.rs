@@ -89,12 +89,8 @@ impl ReplayPass {
             let served = self.replay.event(&event).map_err(too_large)?;
             if let Err(refusal) = served.result {
                 let object = format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
-                return Ok(Some(RunEnd::Failed(TargetError {
-                    action: event.kind.op().name(),
-                    object,
-                    reason: refusal.to_string(),
-                    errno: refusal.errno(),
-                })));
+                let error = TargetError::new(event.kind.op().name(), object, refusal.to_string(), refusal.errno());
+                return Ok(Some(RunEnd::Failed(error)));
             }
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             n += 1;
