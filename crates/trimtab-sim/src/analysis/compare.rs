@@ -155,12 +155,17 @@ pub fn percent_off(ratio: f64) -> String {
     }
 }
 
+/// The ratio of two positive means, unless it is out of range.
+fn ratio(a: f64, b: f64) -> Option<f64> {
+    let positive = |v: &f64| v.is_finite() && *v > 0.0;
+    (positive(&a) && positive(&b)).then(|| b / a).filter(positive)
+}
+
 /// Compares the repeats `b` with the baseline `a`; both are non-empty.
 #[must_use]
 pub fn compare(a: &[f64], b: &[f64], better: Better, options: &ComparisonOptions) -> MetricComparison {
     let (sa, sb) = (mean(a), mean(b));
-    let positive = |v: f64| v.is_finite() && v > 0.0;
-    let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
+    let ratio = ratio(sa, sb);
     let interval = ratio.and_then(|_| interval(a, b, options));
     // All zero, with enough repeats to be sure.
     let zeros_count = a.len().min(b.len()) >= ZEROS_MIN;
@@ -208,8 +213,7 @@ const fn direction(better: Better, more: bool) -> ComparisonVerdict {
 #[must_use]
 pub fn exactly(a: &[f64], b: &[f64], better: Better) -> MetricComparison {
     let (sa, sb) = (mean(a), mean(b));
-    let positive = |v: f64| v.is_finite() && v > 0.0;
-    let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
+    let ratio = ratio(sa, sb);
     let verdict = match sa.partial_cmp(&sb) {
         None => ComparisonVerdict::CannotTell,
         Some(Ordering::Equal) => ComparisonVerdict::Same,

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Columns of a format.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ColumnFormat {
     /// Separator; white space if `None`.
     separator: Option<char>,
@@ -17,7 +17,7 @@ pub struct ColumnFormat {
     most: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct TraceColumn {
     /// Name in messages.
     name: &'static str,
@@ -26,7 +26,7 @@ struct TraceColumn {
     content: ColumnContent,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ColumnContent {
     /// Decimal number in units of this many nanoseconds, a power of ten.
     Decimal(u32),
