@@ -21,7 +21,7 @@ pub(super) struct OnlineDiscards {
     /// Remaining part of the current extent: position and end.
     extent: Option<(u32, u32)>,
     /// Discard in flight: reserved blocks and completion time.
-    in_flight: Option<((u32, u32), Nanos)>,
+    pub(super) in_flight: Option<((u32, u32), Nanos)>,
 }
 
 impl OnlineDiscards {
@@ -31,14 +31,6 @@ impl OnlineDiscards {
             Some((_, done)) => Some(done),
             None => (self.extent.is_some() || !self.queue.is_empty()).then_some(Nanos::ZERO),
         }
-    }
-}
-
-impl OnlineDiscards {
-    /// Blocks reserved by the discard in flight.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> Option<(u32, u32)> {
-        self.in_flight.map(|(run, _)| run)
     }
 }
 
@@ -60,7 +52,7 @@ pub(super) struct ActiveTrim {
     /// Remaining blocks of the window.
     next: u32,
     end: u32,
-    in_flight: Option<((u32, u32), Nanos)>,
+    pub(super) in_flight: Option<((u32, u32), Nanos)>,
     /// Eligible free runs of the current group, in reverse order.
     runs: Vec<(u32, u32)>,
     /// The current group, if the window covers all of it.
@@ -72,12 +64,6 @@ pub(super) struct ActiveTrim {
 impl ActiveTrim {
     pub(super) fn next(&self) -> Nanos {
         self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
-    }
-
-    /// Blocks reserved by the discard in flight.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> Option<(u32, u32)> {
-        self.in_flight.map(|(run, _)| run)
     }
 }
 
