@@ -12,7 +12,7 @@ pub fn run(text: &str) {
             let mut check = |lines: &mut Lines, is_over| {
                 while let Some((record, _)) = lines.next(is_over) {
                     records += 1;
-                    assert!(record.at.0 >= core::mem::replace(&mut latest, record.at.0));
+                    assert!(record.at_ns >= core::mem::replace(&mut latest, record.at_ns));
                     assert!(record.offset.checked_add(record.len).is_some());
                     assert!(record.offset % 512 == 0 && record.len % 512 == 0);
                     assert!(record.len > 0 || record.kind == TraceOpKind::Flush);

@@ -12,9 +12,10 @@ use core::str::FromStr;
 ///
 /// Modelled drives use only the class and never see bytes. Real targets generate fresh bytes
 /// of the class for every write, because a repeated random block compresses and deduplicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataClass {
     /// All bytes 0x00.
+    #[default]
     Zero,
     /// Incompressible: fresh pseudo-random bytes.
     Random,

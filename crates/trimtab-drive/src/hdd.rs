@@ -13,27 +13,28 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Counters of a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HddCounters {
-    /// Bytes that the host read.
-    pub host_read_bytes: u64,
-    /// Bytes that the host wrote.
-    pub host_write_bytes: u64,
-    /// Bytes written to the platters.
-    pub media_write_bytes: u64,
-    /// Reads served from the buffer or the write cache.
-    pub buffer_hits: u64,
-    /// Number of seeks.
-    pub seeks: u64,
-    /// Seek time in nanoseconds.
-    pub seek_ns: u64,
-    /// Rotational latency in nanoseconds.
-    pub rotation_wait_ns: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Time that writes and flushes waited for the write cache to drain, in nanoseconds.
-    pub cache_stall_ns: u64,
+crate::counters::counters! {
+    /// Counters of a disk.
+    pub struct HddCounters {
+        /// Bytes that the host read.
+        host_read_bytes,
+        /// Bytes that the host wrote.
+        host_write_bytes,
+        /// Bytes written to the platters.
+        media_write_bytes,
+        /// Reads served from the buffer or the write cache.
+        buffer_hits,
+        /// Number of seeks.
+        seeks,
+        /// Seek time in nanoseconds.
+        seek_ns,
+        /// Rotational latency in nanoseconds.
+        rotation_wait_ns,
+        /// Flushes.
+        flushes,
+        /// Time that writes and flushes waited for the write cache to drain, in nanoseconds.
+        cache_stall_ns,
+    }
 }
 
 /// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded down.
@@ -47,7 +48,6 @@ pub struct Hdd {
     size: u64,
     logical_block: u64,
     interface: Interface,
-    interface_rate_bytes_per_s: u64,
     disk: Disk,
     zone_ends: Vec<u64>,
     rotation_ns: u64,
@@ -86,7 +86,6 @@ impl Hdd {
             size: spec.capacity_bytes,
             logical_block: u64::from(spec.logical_block_bytes),
             interface: spec.interface.clone(),
-            interface_rate_bytes_per_s: spec.interface.rate_bytes_per_s,
             zone_ends: zone_ends.collect(),
             rotation_ns: 60_000_000_000 / u64::from(disk.rpm),
             media_free_ns: 0,
@@ -230,7 +229,7 @@ impl Hdd {
 
     /// Transfers `len` bytes over the interface from `start` on; returns the end.
     fn interface(&mut self, start: u64, len: u64) -> u64 {
-        let transfer = transfer_ns(len, self.interface_rate_bytes_per_s);
+        let transfer = transfer_ns(len, self.interface.rate_bytes_per_s);
         self.interface_free_ns = self.interface_free_ns.max(start).saturating_add(transfer);
         self.interface_free_ns
     }

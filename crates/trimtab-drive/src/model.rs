@@ -168,25 +168,33 @@ pub trait Model: Device + Send {
     }
 
     /// Thermal specification and temperature in 0.001 degrees Celsius; `None` if not modelled.
-    fn heat(&self) -> Option<(&Thermal, i32)>;
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        None
+    }
 
     /// Current state that may slow the drive down later; default if not modelled.
     fn strain(&self) -> ThrottleState {
         ThrottleState::default()
     }
 
-    /// Content of each superblock; empty for a disk. The host needs the extents of `needed`,
+    /// Content of each superblock; empty for a disk. The host needs the extents of `_needed`,
     /// which ascend and do not overlap.
-    fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock>;
+    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
+        Vec::new()
+    }
 
     /// State that must survive a detach; empty if there is none.
-    fn snapshot(&self) -> Vec<u8>;
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// Upper bound on the size of a snapshot, in bytes.
-    fn snapshot_bytes_max(&self) -> u64;
+    fn snapshot_bytes_max(&self) -> u64 {
+        0
+    }
 
     /// Enables durability tracking. Call it before the first write if power cuts may follow.
-    fn expect_power_cuts(&mut self);
+    fn expect_power_cuts(&mut self) {}
 
     /// Independent copy of the drive in the same state.
     fn boxed_clone(&self) -> Box<dyn Model>;
@@ -268,21 +276,13 @@ impl Clone for Box<dyn Model> {
     }
 }
 
+fn named(counters: impl IntoIterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 impl Model for Hdd {
     fn counters(&self) -> BTreeMap<String, u64> {
-        let c = self.counters();
-        let named = [
-            ("host_read_bytes", c.host_read_bytes),
-            ("host_write_bytes", c.host_write_bytes),
-            ("media_write_bytes", c.media_write_bytes),
-            ("buffer_hits", c.buffer_hits),
-            ("seeks", c.seeks),
-            ("seek_ns", c.seek_ns),
-            ("rotation_wait_ns", c.rotation_wait_ns),
-            ("flushes", c.flushes),
-            ("cache_stall_ns", c.cache_stall_ns),
-        ];
-        named.map(|(name, value)| (name.to_owned(), value)).into()
+        named(self.counters().fields())
     }
 
     fn written(&self) -> (u64, u64) {
@@ -291,27 +291,9 @@ impl Model for Hdd {
         (host, host)
     }
 
-    fn heat(&self) -> Option<(&Thermal, i32)> {
-        None
-    }
-
-    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
-        Vec::new()
-    }
-
-    fn snapshot(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn snapshot_bytes_max(&self) -> u64 {
-        0
-    }
-
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }
-
-    fn expect_power_cuts(&mut self) {}
 
     fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
         self.power_cut()
@@ -320,7 +302,7 @@ impl Model for Hdd {
 
 impl Model for Ssd {
     fn counters(&self) -> BTreeMap<String, u64> {
-        let mut named: BTreeMap<String, u64> = self.counters().fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut all = named(self.counters().fields());
         let now = self.occupancy();
         let (unit, slot) = (self.layout().unit_bytes, self.layout().slot_bytes);
         let mut erases = self.erase_counts().to_vec();
@@ -328,7 +310,7 @@ impl Model for Ssd {
         // Erase count at a percentile of the superblocks.
         let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
         let counted = self.counters();
-        for (name, value) in [
+        all.extend(named([
             ("now_mapped_bytes", now.mapped_units * unit),
             ("now_trimmed_bytes", now.trimmed_units * unit),
             ("now_unwritten_bytes", now.unwritten_units * unit),
@@ -347,10 +329,8 @@ impl Model for Ssd {
             ("trim_effective_bytes", counted.trim_effective_units * unit),
             ("trim_repeated_bytes", counted.trim_repeated_units * unit),
             ("nand_written_bytes", self.nand_written().0),
-        ] {
-            named.insert(name.to_owned(), value);
-        }
-        named
+        ]));
+        all
     }
 
     fn written(&self) -> (u64, u64) {

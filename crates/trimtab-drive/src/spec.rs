@@ -17,8 +17,8 @@ mod validate;
 
 pub use disk::{Disk, Zone};
 pub use flash::{
-    ChannelOrder, Compression, EraseCommands, Flash, FlushBehaviour, Ftl, GarbageCollection, GcPacing, Geometry, HotCold, LifeThrottle,
-    NandTiming, SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimInvalidation, TrimmedReads, VictimPolicy, Wear, WriteCache,
+    Compression, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, LifeThrottle, NandTiming, SlcCache, SlcFull, SlcSize, Streams,
+    Thermal, Trim, TrimmedReads, VictimPolicy, Wear, WriteCache,
 };
 
 pub(crate) use validate::wrong;

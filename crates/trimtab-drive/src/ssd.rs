@@ -29,12 +29,9 @@ pub use snapshot::SnapshotError;
 use super::counters::Counters;
 use super::prefetch::prefetch;
 use super::spec::layout::SsdLayout;
-use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
+use super::spec::{DriveSpec, Flash, SpecError};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
-use crate::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use clock::Clock;
 use ftl::Ftl;
 use heat::ThermalState;
@@ -67,7 +64,6 @@ pub struct Ssd {
     ftl: Ftl,
     clock: Clock,
     partial: PartialUnits,
-    deferred: VecDeque<(u32, u32)>,
     heat: Option<ThermalState>,
     life: Option<EnduranceCredit>,
     map_cache: Option<MapCache>,
@@ -84,20 +80,6 @@ pub struct Ssd {
     trim_free: u64,
     /// True if [`Ftl::put_one`] is the only path for writing a whole unit.
     simple: bool,
-    latencies: Option<Box<Latencies>>,
-}
-
-/// Latency histograms by command kind.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Latencies {
-    /// Read latencies.
-    pub read: Histogram,
-    /// Write latencies.
-    pub write: Histogram,
-    /// TRIM latencies.
-    pub trim: Histogram,
-    /// Flush latencies.
-    pub flush: Histogram,
 }
 
 /// Flash occupancy at one point in time.
@@ -143,25 +125,12 @@ impl Occupancy {
 /// State of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// Never written since the drive was new, erased or formatted.
+    /// Never written.
     NeverWritten,
-    /// Trimmed and not rewritten; reads return the content configured in the specification.
+    /// Trimmed and not rewritten.
     Trimmed,
     /// Mapped data.
     Mapped,
-}
-
-/// Content returned by a read of a logical block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadContent {
-    /// Data of the latest write.
-    Latest,
-    /// Zeros.
-    Zeros,
-    /// Bytes of 0xFF.
-    Ones,
-    /// Data from before the TRIM. A real drive may also return older data, or zeros.
-    BeforeTrim,
 }
 
 impl Ssd {
@@ -181,7 +150,6 @@ impl Ssd {
         Ok(Self {
             clock: Clock::new(spec, flash, &layout),
             partial: PartialUnits::new(flash, &layout),
-            deferred: VecDeque::new(),
             heat: flash.thermal.as_ref().map(ThermalState::new),
             life: flash.life_throttle.map(EnduranceCredit::new),
             map_cache: flash.ftl.mapping_cache_bytes.and_then(|bytes| MapCache::new(bytes, flash, &layout)),
@@ -192,7 +160,6 @@ impl Ssd {
             idle_delay: delays.into_iter().flatten().min().unwrap_or(u64::MAX),
             trim_free: 0,
             simple: Self::is_simple(flash, &layout),
-            latencies: None,
             ftl,
             layout,
             seed,
@@ -203,8 +170,7 @@ impl Ssd {
 
     fn is_simple(flash: &Flash, layout: &SsdLayout) -> bool {
         let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
-        let one_stream = flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none();
-        flash.compression.is_none() && one_stream && flash.write_cache.merge_bytes == 0 && all_mapped_in_memory
+        flash.compression.is_none() && flash.slc_cache.is_none() && flash.write_cache.merge_bytes == 0 && all_mapped_in_memory
     }
 
     /// Seed of all random draws.
@@ -294,32 +260,6 @@ impl Ssd {
         }
     }
 
-    /// Content returned by a read of the logical block at byte `offset`.
-    #[must_use]
-    pub fn content(&self, offset: u64) -> ReadContent {
-        let unit = offset / self.layout.unit_bytes;
-        if self.partial.parts.iter().any(|part| u64::from(part.unit) == unit) {
-            return ReadContent::Latest;
-        }
-        match (self.block_state(offset), self.flash.trim.reads) {
-            (BlockState::Mapped, _) => ReadContent::Latest,
-            (BlockState::NeverWritten, _) | (BlockState::Trimmed, TrimmedReads::Zeros) => ReadContent::Zeros,
-            (BlockState::Trimmed, TrimmedReads::Ones) => ReadContent::Ones,
-            (BlockState::Trimmed, TrimmedReads::OldData) => ReadContent::BeforeTrim,
-        }
-    }
-
-    /// Starts recording latency histograms.
-    pub fn record_latencies(&mut self) {
-        self.latencies.get_or_insert_default();
-    }
-
-    /// Latencies since [`record_latencies`](Self::record_latencies).
-    #[must_use]
-    pub fn latencies(&self) -> Option<&Latencies> {
-        self.latencies.as_deref()
-    }
-
     /// Starts tracking write durability; see [`power_cut`](Self::power_cut).
     pub fn track_durability(&mut self) {
         if self.ftl.journal.is_none() {
@@ -368,9 +308,6 @@ impl Device for Ssd {
             Ok(done) => {
                 self.clock.complete(done);
                 self.quiet_since = self.quiet_since.max(done);
-                if self.latencies.is_some() {
-                    self.record(command, done - now);
-                }
                 Completion { done: Nanos(done), result: Ok(()) }
             }
             Err(refusal) => Completion { done: Nanos(now.saturating_add(self.clock.latency)), result: Err(refusal) },
@@ -394,18 +331,6 @@ impl Device for Ssd {
 }
 
 impl Ssd {
-    #[cold]
-    fn record(&mut self, command: &Command<'_>, took: u64) {
-        let Some(latencies) = &mut self.latencies else { return };
-        let histogram = match command {
-            Command::Read(_) => &mut latencies.read,
-            Command::Write(..) => &mut latencies.write,
-            Command::Trim(_) => &mut latencies.trim,
-            Command::Flush => &mut latencies.flush,
-        };
-        histogram.record(Nanos(took));
-    }
-
     /// Checks that `extent` lies within the drive and is aligned to logical blocks.
     #[inline]
     fn check(&self, extent: Extent) -> Result<(), Refusal> {

@@ -234,30 +234,13 @@ impl FromStr for Bytes {
 
     /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti` binary.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const UNITS: &[(&str, u64)] = &[
-            ("", 1),
-            ("b", 1),
-            ("k", 1_000),
-            ("kb", 1_000),
-            ("ki", 1 << 10),
-            ("kib", 1 << 10),
-            ("m", 1_000_000),
-            ("mb", 1_000_000),
-            ("mi", 1 << 20),
-            ("mib", 1 << 20),
-            ("g", 1_000_000_000),
-            ("gb", 1_000_000_000),
-            ("gi", 1 << 30),
-            ("gib", 1 << 30),
-            ("t", 1_000_000_000_000),
-            ("tb", 1_000_000_000_000),
-            ("ti", 1 << 40),
-            ("tib", 1 << 40),
-            ("p", 1_000_000_000_000_000),
-            ("pb", 1_000_000_000_000_000),
-            ("pib", 1 << 50),
-        ];
-        scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
+        let factor = |unit: &str| {
+            let prefix = unit.strip_suffix('b').unwrap_or(unit);
+            let (letter, base) = prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
+            let power = ["", "k", "m", "g", "t", "p"].iter().position(|known| *known == letter)?;
+            (power > 0 || prefix.is_empty()).then(|| base.pow(power as u32))
+        };
+        scaled(text, factor).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
             expected: if too_large { "a size below 18.4 EB" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
         })
@@ -281,21 +264,23 @@ impl FromStr for Nanos {
             ("h", 3_600_000_000_000),
             ("d", 86_400_000_000_000),
         ];
-        scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
-            text: text.to_string(),
-            expected: if too_large { "a duration below 584 years" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
+        scaled(text, |unit| UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns)).map(Self).map_err(|too_large| {
+            ParseQuantityError {
+                text: text.to_string(),
+                expected: if too_large { "a duration below 584 years" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
+            }
         })
     }
 }
 
-/// Parses a non-negative decimal number with a unit of `units` into base units. The error is
+/// Parses a non-negative decimal number with a unit, of which `factor` is the size, into base units. The error is
 /// true if the value exceeds 64 bits.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, bool> {
+fn scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, bool> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit = unit.trim().to_lowercase();
-    let factor = units.iter().find(|(name, _)| *name == unit).ok_or(false)?.1;
+    let factor = factor(&unit).ok_or(false)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return Err(false);

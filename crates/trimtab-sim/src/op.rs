@@ -81,6 +81,34 @@ impl FileOp<'_> {
         }
     }
 
+    /// Its path; empty for a sync.
+    #[must_use]
+    pub const fn path(&self) -> &str {
+        match self {
+            Self::MakeDir(path)
+            | Self::RemoveDir(path)
+            | Self::Create(path, _)
+            | Self::Append(path, _)
+            | Self::Read(path, _)
+            | Self::Delete(path) => path,
+            Self::Sync => "",
+        }
+    }
+
+    /// The same operation on another path.
+    #[must_use]
+    pub const fn at<'p>(&'p self, path: &'p str) -> FileOp<'p> {
+        match *self {
+            Self::MakeDir(_) => FileOp::MakeDir(path),
+            Self::RemoveDir(_) => FileOp::RemoveDir(path),
+            Self::Create(_, payload) => FileOp::Create(path, payload),
+            Self::Append(_, payload) => FileOp::Append(path, payload),
+            Self::Read(_, len) => FileOp::Read(path, len),
+            Self::Delete(_) => FileOp::Delete(path),
+            Self::Sync => FileOp::Sync,
+        }
+    }
+
     /// Bytes read or written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

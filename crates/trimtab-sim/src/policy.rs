@@ -29,7 +29,7 @@ pub use batched::{BatchedPolicy, BatchedSettings, Schedule};
 pub use driver::{Driver, RefusalAction, RefusalLimits, Surface, TrimResponse, TurnResult};
 pub use idle::{IdlePolicy, IdleSettings, TrimCost};
 pub use pass::{Pass, PassStep};
-pub use simple::{ManualPolicy, NowPolicy, OnlinePolicy};
+pub use simple::ManualPolicy;
 pub use spec::PolicySpec;
 pub use state::PolicyState;
 
@@ -45,8 +45,6 @@ pub struct Observation<'a> {
     /// Bytes written so far by the best available counter; `None` without a counter. May be
     /// coarse and restart from 0.
     pub written: Option<Bytes>,
-    /// Resolution of that counter.
-    pub written_step: Bytes,
     /// Free space of the filesystem.
     pub free: Bytes,
     /// Windows of the filesystem by address, without overlap.
@@ -91,7 +89,6 @@ impl<'a> Observation<'a> {
         Self {
             now,
             written: None,
-            written_step: Bytes(1),
             free: Bytes::MAX,
             windows,
             granule: Bytes::MAX,
@@ -195,16 +192,6 @@ pub trait Policy: Send {
 
     /// Progress of the current pass.
     fn pass(&self) -> &Pass;
-
-    /// True while a pass is in progress.
-    fn running(&self) -> bool {
-        self.pass().running()
-    }
-
-    /// True if the user requested another pass to follow the current one.
-    fn another_follows(&self) -> bool {
-        self.pass().another_follows()
-    }
 
     /// State to keep across a restart, as plain data; [`PolicySpec::build`] restores it.
     fn state(&self) -> PolicyState;

@@ -6,8 +6,10 @@ pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
+use crate::runner::recorder::RunRecording;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use json::{Check, checked, discards, entries, floats};
 use pictures::Pictures;
@@ -21,13 +23,14 @@ use trimtab_drive::units::{Bytes, Nanos};
 named! {
     "provenance"
     /// Source of a figure. A fitted figure is never shown as a prediction.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Provenance {
         /// Measured on a real target with the real clock.
         Measured = "measured",
         /// Computed by a model in virtual time.
         Modelled = "modelled",
         /// Entered by hand or imported.
+        #[default]
         Entered = "entered",
     }
 }
@@ -35,7 +38,7 @@ named! {
 named! {
     "kind of target"
     /// Kind of target that executed the workload.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum TargetKind {
         /// A directory on a mounted filesystem.
         Directory = "directory",
@@ -50,6 +53,7 @@ named! {
         /// None: measures the tool's own cost.
         Null = "null",
         /// Elsewhere; the figures were entered.
+        #[default]
         Elsewhere = "elsewhere",
     }
 }
@@ -134,6 +138,20 @@ pub struct Metric {
     /// One per repeat, in order; never empty.
     #[serde(with = "floats")]
     pub samples: Vec<f64>,
+}
+
+impl Metric {
+    /// A metric without repeats.
+    #[must_use]
+    pub fn single(name: impl Into<String>, unit: Unit, better: Better, value: f64) -> Self {
+        Self { name: name.into(), unit, better, samples: vec![value] }
+    }
+
+    /// The metrics among `all` that have samples.
+    pub fn measured<N: Into<String>>(all: impl IntoIterator<Item = (N, Unit, Better, Vec<f64>)>) -> Vec<Self> {
+        let measured = all.into_iter().filter(|(.., samples)| !samples.is_empty());
+        measured.map(|(name, unit, better, samples)| Self { name: name.into(), unit, better, samples }).collect()
+    }
 }
 
 named! {
@@ -275,7 +293,7 @@ impl Warning {
 }
 
 /// Result of one workload on one target under one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Workload name: `postmark`, `tree`, `crystal` …
@@ -342,28 +360,33 @@ impl Run {
     /// A template without data: entered, of one system, incomplete.
     #[must_use]
     pub fn empty() -> Self {
+        Self { systems: 1, ..Self::default() }
+    }
+
+    /// A run about to start, without start time and specification, which the caller sets.
+    #[must_use]
+    pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
         Self {
-            workload: String::new(),
-            settings: Vec::new(),
-            target: TargetKind::Elsewhere,
-            target_label: String::new(),
-            policy: String::new(),
-            policy_settings: Vec::new(),
-            seed: 0,
-            provenance: Provenance::Entered,
-            systems: 1,
-            started_unix_ms: 0,
-            tool_version: String::new(),
-            complete: false,
-            environment: Vec::new(),
-            specification: Vec::new(),
-            phases: Vec::new(),
-            metrics: Vec::new(),
-            series: Vec::new(),
-            counters: Vec::new(),
-            warnings: Vec::new(),
-            pictures: Pictures::default(),
+            workload: workload.into(),
+            settings,
+            target,
+            target_label: target_label.into(),
+            policy: policy.into(),
+            seed,
+            provenance: match target {
+                TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
+                TargetKind::Elsewhere => Provenance::Entered,
+                TargetKind::Directory | TargetKind::BlockDevice | TargetKind::File | TargetKind::Null => Provenance::Measured,
+            },
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            ..Self::empty()
         }
+    }
+
+    /// Adds recorded data; the caller adds metrics, environment and warnings.
+    #[must_use]
+    pub fn into_run(self, recorded: RunRecording, complete: bool) -> Self {
+        Self { complete, phases: recorded.phases, series: recorded.series, ..self }
     }
 }
 

@@ -219,18 +219,9 @@ impl SimulationResult {
 /// # Errors
 /// The refusal that [`run`] would return first. Only the run reads a trace.
 pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
-    let capacity = Bytes(spec.capacity_bytes);
-    let total = plan.until_written.map(|amount| amount.of(capacity));
+    let total = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
     check_policy(spec, plan)?;
-    match &plan.load {
-        SimulationLoad::Synthetic(addresses) => {
-            let settings = synthetic_settings(spec, plan, addresses, total.unwrap_or(capacity))?;
-            settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
-        }
-        SimulationLoad::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
-        SimulationLoad::Jobs(given) => drop(jobs::prepare(spec, plan, given)?),
-        SimulationLoad::Trace(_) => {}
-    }
+    PreparedWorkload::new(spec, plan, total)?;
     fill(spec, plan).map(drop)
 }
 
@@ -331,18 +322,13 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic_settings<T>(
-    spec: &DriveSpec,
-    plan: &SimulationPlan<T>,
-    addresses: &Addresses,
-    total: Bytes,
-) -> Result<SyntheticSettings, UsageError> {
+fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
     let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
     let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
         return Err(UsageError::new("a workload without writes never ends").hint("leave a share for writes"));
     }
-    Ok(SyntheticSettings {
+    let settings = SyntheticSettings {
         pattern: addresses.pattern,
         mix: addresses.mix,
         sizes: addresses.sizes.clone(),
@@ -352,11 +338,8 @@ fn synthetic_settings<T>(
         queue_depth: addresses.queue_depth,
         // The budget of a phase counts all bytes, and writes are only a share of them.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
-    })
-}
-
-fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
-    let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
+    };
+    let workload = Synthetic::new(settings, plan.seed);
     let workload = match addresses.trims_of {
         TrimPattern::All => workload,
         TrimPattern::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
@@ -422,10 +405,6 @@ impl Addresses {
     }
 }
 
-fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
-    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
-}
-
 /// Adds series, counters, levels and warnings. Rounds have their own trends.
 fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_rounds: bool) {
     let counters = sampled.finish().counters();
@@ -433,16 +412,16 @@ fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_round
     run.series.extend(sampled.series());
     let mut all = Vec::new();
     if let Some(waf) = sampled.waf_total() {
-        all.push(metric(metrics::WAF, Unit::Ratio, Better::Lower, waf));
+        all.push(Metric::single(metrics::WAF, Unit::Ratio, Better::Lower, waf));
     }
     if let Some(waf) = sampled.waf_last_quarter() {
-        all.push(metric(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
+        all.push(Metric::single(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
     }
-    all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
+    all.push(Metric::single("written", Unit::Bytes, Better::Neither, written as f64));
     // The first collection means that no erased blocks are left.
     for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
         if let Some(when) = sampled.first_growth(counter) {
-            all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
+            all.push(Metric::single(name, Unit::Bytes, Better::Neither, when.as_f64()));
         }
     }
     run.counters.extend(counters);
@@ -468,7 +447,7 @@ const fn group_of(steps: usize) -> usize {
 fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
-    let rate = |name: &str, value| metric(name, Unit::MegabytesPerSecond, Better::Higher, value);
+    let rate = |name: &str, value| Metric::single(name, Unit::MegabytesPerSecond, Better::Higher, value);
     let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
@@ -482,8 +461,8 @@ fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     }
     for (n, knee) in (1..).zip(knees) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();
-        metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
-        metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
+        metrics.push(Metric::single(format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
+        metrics.push(Metric::single(format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
     }
     metrics
 }

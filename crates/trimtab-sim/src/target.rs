@@ -3,11 +3,13 @@
 
 pub mod drive;
 
-use crate::op::Payload;
+use crate::op::{FileOp, Payload};
+use crate::workload::nfs::NfsOp;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 
@@ -46,48 +48,51 @@ pub trait Clock {
 
 /// Executes file operations inside its own directory. Calls block until done.
 pub trait FileTarget: Clock {
+    /// Executes `op`. Writing or reading less than asked is an error.
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult;
+
     /// Creates a directory.
-    fn make_dir(&mut self, path: &str) -> TargetResult;
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        self.execute(&FileOp::MakeDir(path))
+    }
+
     /// Removes an empty directory.
-    fn remove_dir(&mut self, path: &str) -> TargetResult;
-    /// Creates a file and writes the whole `payload`; a short write is an error.
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult;
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        self.execute(&FileOp::RemoveDir(path))
+    }
+
+    /// Creates a file and writes the whole `payload`.
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.execute(&FileOp::Create(path, *payload))
+    }
+
     /// Appends the whole `payload`.
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult;
-    /// Reads the first `len` bytes; a short read is an error.
-    fn read(&mut self, path: &str, len: u64) -> TargetResult;
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.execute(&FileOp::Append(path, *payload))
+    }
+
+    /// Reads the first `len` bytes.
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.execute(&FileOp::Read(path, len))
+    }
+
     /// Removes a file.
-    fn delete(&mut self, path: &str) -> TargetResult;
+    fn delete(&mut self, path: &str) -> TargetResult {
+        self.execute(&FileOp::Delete(path))
+    }
+
     /// Makes all data on the filesystem durable.
-    fn sync(&mut self) -> TargetResult;
+    fn sync(&mut self) -> TargetResult {
+        self.execute(&FileOp::Sync)
+    }
 }
 
 /// Operations of an NFS server beyond [`FileTarget`]. Changes are durable on return.
 pub trait NfsTarget: FileTarget {
     /// Creates a symbolic link to `to`. Not durable: for preparation.
     fn symlink(&mut self, path: &str, to: &str) -> TargetResult;
-    /// Looks a name up.
-    fn lookup(&mut self, path: &str) -> TargetResult;
-    /// Reads the attributes of a file.
-    fn getattr(&mut self, path: &str) -> TargetResult;
-    /// Sets the times of a file.
-    fn setattr(&mut self, path: &str) -> TargetResult;
-    /// Reads as many directory entries as one reply holds; with attributes if `plus`.
-    fn readdir(&mut self, path: &str, plus: bool) -> TargetResult;
-    /// Reads a symbolic link.
-    fn readlink(&mut self, path: &str) -> TargetResult;
-    /// Checks read access to a file.
-    fn access(&mut self, path: &str) -> TargetResult;
-    /// Returns size and usage of the filesystem.
-    fn fsstat(&mut self) -> TargetResult;
-    /// Reads `len` bytes from `offset`; a short read is an error.
-    fn read_at(&mut self, path: &str, offset: u64, len: u64) -> TargetResult;
-    /// Writes the whole `payload` at `offset`.
-    fn write_at(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult;
-    /// Creates an empty file; the name must not exist.
-    fn create_stable(&mut self, path: &str) -> TargetResult;
-    /// Removes a file.
-    fn remove_stable(&mut self, path: &str) -> TargetResult;
+    /// Executes `op`; what it writes is of class `data`. A short read is an error.
+    fn serve(&mut self, op: &NfsOp<'_>, data: DataClass) -> TargetResult;
 }
 
 /// Properties of a block target.

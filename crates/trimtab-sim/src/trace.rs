@@ -68,8 +68,8 @@ pub struct TraceReadOptions {
 /// A request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
-    /// Time since the earliest record of the trace.
-    pub at: Nanos,
+    /// The trace's own time; outside of the parser, since the earliest record.
+    pub at_ns: u128,
     /// Volume, in traces of several; otherwise number 0.
     pub volume: Volume,
     /// The request.
@@ -85,10 +85,35 @@ pub struct TraceRecord {
 }
 
 impl TraceRecord {
+    /// A request without flags.
+    const fn new(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> Self {
+        Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
+    }
+
+    fn checked(self) -> Result<TraceLine, LineError> {
+        let Self { offset, len, preflush, fua, .. } = self;
+        if offset.checked_add(len).is_none() {
+            return Err(LineError::new("the range ends beyond 2^64 bytes"));
+        }
+        if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
+            return Err(LineError::Wrong(format!(
+                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
+            )));
+        }
+        let kind = if len == 0 && preflush { TraceOpKind::Flush } else { self.kind };
+        if kind == TraceOpKind::Flush {
+            return Ok(TraceLine::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
+        }
+        if len == 0 {
+            return Ok(TraceLine::Skipped(self.volume, SkipReason::Empty));
+        }
+        Ok(TraceLine::Request(Self { fua: fua && kind == TraceOpKind::Write, ..self }))
+    }
+
     /// Requests for the device: a flush first if `preflush` is set.
     pub fn events(self) -> impl Iterator<Item = TraceEvent> {
         let event = TraceEvent {
-            at: self.at,
+            at: Nanos(u64::try_from(self.at_ns).unwrap_or(u64::MAX)),
             kind: self.kind,
             offset: self.offset,
             len: self.len,
@@ -158,7 +183,7 @@ struct Parser {
 #[derive(Clone, Debug)]
 enum TraceLine {
     /// A request.
-    Request(RawRecord),
+    Request(TraceRecord),
     /// A request of this volume that is not replayed.
     Skipped(Volume, SkipReason),
     /// No request, but specific to this format: a header, another event.
@@ -201,50 +226,6 @@ impl Parser {
             TraceLine::Request(raw) => raw.checked(),
             line => Ok(line),
         }
-    }
-}
-
-/// A record with the trace's own time.
-#[derive(Clone, Debug)]
-struct RawRecord {
-    at_ns: u128,
-    volume: Volume,
-    kind: TraceOpKind,
-    offset: u64,
-    len: u64,
-    preflush: bool,
-    fua: bool,
-}
-
-impl RawRecord {
-    /// A request without flags.
-    const fn new(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> Self {
-        Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
-    }
-
-    fn checked(self) -> Result<TraceLine, LineError> {
-        let Self { offset, len, preflush, fua, .. } = self;
-        if offset.checked_add(len).is_none() {
-            return Err(LineError::new("the range ends beyond 2^64 bytes"));
-        }
-        if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
-            return Err(LineError::Wrong(format!(
-                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
-            )));
-        }
-        let kind = if len == 0 && preflush { TraceOpKind::Flush } else { self.kind };
-        if kind == TraceOpKind::Flush {
-            return Ok(TraceLine::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
-        }
-        if len == 0 {
-            return Ok(TraceLine::Skipped(self.volume, SkipReason::Empty));
-        }
-        Ok(TraceLine::Request(Self { fua: fua && kind == TraceOpKind::Write, ..self }))
-    }
-
-    fn record(self, at: Nanos) -> TraceRecord {
-        let Self { volume, kind, offset, len, preflush, fua, .. } = self;
-        TraceRecord { at, volume, kind, offset, len, preflush, fua }
     }
 }
 

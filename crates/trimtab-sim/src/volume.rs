@@ -20,7 +20,6 @@ mod group;
 mod inodes;
 mod journal;
 mod layout;
-mod names;
 mod node;
 mod ops;
 mod queue;
@@ -39,7 +38,7 @@ pub use layout::VolumeLayout;
 pub use queue::{Foreground, Traffic};
 pub use setup::Age;
 pub use spec::{Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback};
-pub use steered::{Span, SteeredVolume, TrimLog, WRITTEN_STEP};
+pub use steered::{SteeredVolume, TrimLog, WRITTEN_STEP};
 pub use trim::TrimRun;
 
 use self::alloc::Allocator;
@@ -48,13 +47,13 @@ use self::freed::MergeRule;
 use self::group::GROUP_BLOCKS;
 use self::inodes::Inodes;
 use self::journal::Journal;
-use self::names::Names;
 use self::node::Node;
 use self::queue::{BlockQueue, Ticket};
 use self::trim::{ActiveTrim, OnlineDiscards};
 use ::alloc::collections::VecDeque;
 use ::alloc::string::String;
 use ::alloc::vec::Vec;
+use hashbrown::HashTable;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Device, Extent};
 
@@ -107,7 +106,7 @@ pub struct Volume<D> {
     nodes: Vec<Node>,
     spare_nodes: Vec<u32>,
     generations: u32,
-    names: Names,
+    names: HashTable<u32>,
     /// Directory of the last lookup: consecutive files often share it.
     last_dir: (String, u32),
     /// Unused blocks as in `statfs`, including those waiting for a commit.

@@ -15,7 +15,7 @@ use std::process::{Command as Process, ExitCode};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::{DriveSpec, Flash, GcPacing, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
+use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent};
@@ -99,14 +99,12 @@ fn spec() -> DriveSpec {
         erase_ns: ERASE_NS,
         channel_bytes_per_s: CHANNEL_MBPS * 1_000_000,
         suspend_ns: None,
-        copyback: false,
         read_ahead_bytes: 0,
         ..NandTiming::default()
     };
     let mut flash = Flash { geometry, nand, ..Flash::default() };
     flash.ftl.victim = VictimPolicy::Greedy;
-    flash.ftl.streams = Streams { separate_gc: true, hot_cold: None };
-    flash.ftl.gc.pacing = GcPacing::Smooth;
+    flash.ftl.streams = Streams { separate_gc: true };
     flash.ftl.gc.idle_delay_ns = None;
     flash.write_cache = WriteCache { bytes: 0, ..WriteCache::default() };
     DriveSpec {

@@ -16,7 +16,7 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::sys::{interrupt, mount_check, priority};
-use trimtab_sim::policy::{IdleSettings, NowPolicy, Policy, PolicySpec, PolicyState};
+use trimtab_sim::policy::{IdleSettings, ManualPolicy, Policy, PolicySpec, PolicyState};
 use trimtab_sim::run::Field;
 use trimtab_sim::setting::SettingError;
 use trimtab_sim::target::TrimWindow;
@@ -160,7 +160,7 @@ impl TrimMode {
     /// Builds the policy in the state of an interrupted pass.
     fn build(&self, min_extent: Bytes, state: &PolicyState) -> Box<dyn Policy> {
         match self {
-            Self::AtOnce => Box::new(NowPolicy::new(min_extent, state)),
+            Self::AtOnce => Box::new(ManualPolicy::now(min_extent, state)),
             Self::Idle(settings) => PolicySpec::Idle(*settings).build(state),
         }
     }

@@ -19,7 +19,6 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_sim::op::FileOp;
-use trimtab_sim::runner::files::execute;
 use trimtab_sim::target::{Clock as _, FileTarget};
 use trimtab_sim::volume::{Traffic, Volume, VolumeSpec};
 use trimtab_sim::workload::postmark::{Postmark, PostmarkSettings};
@@ -211,7 +210,7 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
     let mut took = Vec::new();
     let mut timed = |target: &mut T, op: &FileOp<'_>| -> anyhow::Result<()> {
         let began = target.now();
-        execute(target, op)?;
+        target.execute(op)?;
         if let Some(pace) = paces.and_then(|paces| paces.get(took.len())) {
             target.idle_until(began.saturating_add(*pace));
         }
@@ -362,26 +361,8 @@ impl trimtab_sim::target::Clock for Subtree {
 }
 
 impl FileTarget for Subtree {
-    fn make_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
-        self.0.make_dir(&format!("work/{path}"))
-    }
-    fn remove_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
-        self.0.remove_dir(&format!("work/{path}"))
-    }
-    fn create(&mut self, path: &str, payload: &trimtab_sim::op::Payload<'_>) -> trimtab_sim::target::TargetResult {
-        self.0.create(&format!("work/{path}"), payload)
-    }
-    fn append(&mut self, path: &str, payload: &trimtab_sim::op::Payload<'_>) -> trimtab_sim::target::TargetResult {
-        self.0.append(&format!("work/{path}"), payload)
-    }
-    fn read(&mut self, path: &str, len: u64) -> trimtab_sim::target::TargetResult {
-        self.0.read(&format!("work/{path}"), len)
-    }
-    fn delete(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
-        self.0.delete(&format!("work/{path}"))
-    }
-    fn sync(&mut self) -> trimtab_sim::target::TargetResult {
-        self.0.sync()
+    fn execute(&mut self, op: &FileOp<'_>) -> trimtab_sim::target::TargetResult {
+        self.0.execute(&op.at(&format!("work/{}", op.path())))
     }
 }
 

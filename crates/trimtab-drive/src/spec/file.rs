@@ -106,12 +106,18 @@ fn of_one_line(file: &File) -> Vec<(String, &str)> {
     all
 }
 
-/// Parses the twin section; each member is the file with some values replaced.
-fn members(text: &str, written: &twin::TwinSection) -> Result<Twin, String> {
+/// The values in the file, without what it says about them.
+fn values(text: &str) -> Result<toml::Table, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
         table.remove(part);
     }
+    Ok(table)
+}
+
+/// Parses the twin section; each member is the file with some values replaced.
+fn members(text: &str, written: &twin::TwinSection) -> Result<Twin, String> {
+    let table = values(text)?;
     let one = |values: &Vec<toml::Value>| {
         let file: File = written.member(&table, values)?.try_into().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
         spec_of(file)
@@ -131,10 +137,7 @@ fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
     if file.uncertain.len() > UNCERTAIN_MAX {
         return Err(format!("the file has {} [[uncertain]] sections; the maximum is {UNCERTAIN_MAX}", file.uncertain.len()));
     }
-    let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
-    for part in ["twin", "uncertain", "sources"] {
-        table.remove(part);
-    }
+    let table = values(text)?;
     file.uncertain.iter().map(|one| alternative(table.clone(), one)).collect()
 }
 

@@ -24,8 +24,6 @@ pub struct Flash {
     pub compression: Option<Compression>,
     /// TRIM behaviour.
     pub trim: Trim,
-    /// Secure erase and format.
-    pub erase: EraseCommands,
 }
 
 /// Flash geometry. Raw capacity does not depend on `superblock_dies` and `bits_per_cell`.
@@ -155,22 +153,12 @@ impl Default for Ftl {
 pub struct Streams {
     /// True if relocated data are kept apart from fresh data.
     pub separate_gc: bool,
-    /// Separation of hot data from other fresh data; `None` for no separation.
-    pub hot_cold: Option<HotCold>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { separate_gc: true, hot_cold: None }
+        Self { separate_gc: true }
     }
-}
-
-/// Definition of hot data: a unit whose previous version is young when it is overwritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HotCold {
-    /// Maximum age of a young version, in per mille of the user capacity written since then.
-    pub hot_age_permille: u32,
 }
 
 /// Victim selection policy of garbage collection.
@@ -197,8 +185,6 @@ pub struct GarbageCollection {
     pub free_low: u32,
     /// Foreground collection stops when this many are free. At least `free_low`.
     pub free_high: u32,
-    /// Distribution of foreground collection time over host writes.
-    pub pacing: GcPacing,
     /// Time that a die waits for data or for the controller, in per mille of the time of its
     /// relocation work. Internal work takes that much longer.
     #[serde(skip_serializing_if = "is_zero")]
@@ -220,7 +206,6 @@ impl Default for GarbageCollection {
         Self {
             free_low: 2,
             free_high: 2,
-            pacing: GcPacing::Smooth,
             die_wait_permille: 0,
             step_ns: 0,
             idle_delay_ns: Some(1_000_000_000),
@@ -228,16 +213,6 @@ impl Default for GarbageCollection {
             idle_valid_max_permille: 900,
         }
     }
-}
-
-/// Distribution of foreground collection time over host writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcPacing {
-    /// Spread evenly over the programs of host data.
-    Smooth,
-    /// All at once when the superblock is collected, which causes long stalls.
-    Burst,
 }
 
 /// Wear levelling and wear-out.
@@ -261,25 +236,6 @@ impl Default for Wear {
     }
 }
 
-/// Order in which reads use a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChannelOrder {
-    /// A page in its die's register does not wait for a page that is still being read. Among
-    /// ready pages, the earliest submitted goes first.
-    #[default]
-    Ready,
-    /// Submission order: a page waits for all earlier reads, even on an idle channel.
-    Submission,
-}
-
-impl ChannelOrder {
-    /// True for the default order, which drive files omit.
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Times of flash operations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -292,17 +248,12 @@ pub struct NandTiming {
     pub erase_ns: u64,
     /// Transfer rate of a channel in bytes per second.
     pub channel_bytes_per_s: u64,
-    /// Order in which reads use a channel.
-    #[serde(skip_serializing_if = "ChannelOrder::is_default")]
-    pub channel_order: ChannelOrder,
     /// Delay in nanoseconds after which a read suspends a program or erase; `None` never does.
     pub suspend_ns: Option<u64>,
     /// Length in nanoseconds of a step of a program, erase or relocation. A read suspends it only
     /// at the end of a step, after `suspend_ns` more. 0 suspends at any time.
     #[serde(skip_serializing_if = "is_zero")]
     pub suspend_step_ns: u32,
-    /// True if relocated pages stay in their die (copy-back) and do not cross the channel.
-    pub copyback: bool,
     /// Read-ahead in bytes for sequential reads.
     pub read_ahead_bytes: u64,
     /// Spread between the slowest and the fastest page type, in per mille of `read_ns`, which is
@@ -323,10 +274,8 @@ impl Default for NandTiming {
             program_ns: 600_000,
             erase_ns: 5_000_000,
             channel_bytes_per_s: 800_000_000,
-            channel_order: ChannelOrder::Ready,
             suspend_ns: None,
             suspend_step_ns: 0,
-            copyback: false,
             read_ahead_bytes: 512 << 10,
             read_spread_permille: 0,
             read_retries_per_million: 0,
@@ -502,10 +451,6 @@ pub struct Trim {
     pub bytes_min: u64,
     /// Only multiples of this many bytes, aligned to it, take effect (at least the mapping unit).
     pub alignment_bytes: u64,
-    /// Time of invalidation.
-    pub invalidation: TrimInvalidation,
-    /// True if a TRIM starts a round of background collection.
-    pub starts_gc: bool,
     /// Content returned by reads of trimmed space.
     pub reads: TrimmedReads,
 }
@@ -523,24 +468,9 @@ impl Default for Trim {
             gb_ns: 1_000_000,
             bytes_min: 0,
             alignment_bytes: 0,
-            invalidation: TrimInvalidation::Immediate,
-            starts_gc: false,
             reads: TrimmedReads::Zeros,
         }
     }
-}
-
-/// Time at which a TRIM invalidates the mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrimInvalidation {
-    /// During the command.
-    Immediate,
-    /// When idle, or when more than `ranges_max` ranges wait. `unit_ns` is charged then.
-    Deferred {
-        /// Maximum number of queued ranges.
-        ranges_max: u32,
-    },
 }
 
 /// Content returned by reads of trimmed space.
@@ -553,20 +483,4 @@ pub enum TrimmedReads {
     Ones,
     /// Old data until overwritten (not deterministic: a real drive may drop them at any time).
     OldData,
-}
-
-/// Secure erase and format.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EraseCommands {
-    /// Time of a secure erase in addition to erasing every block, in nanoseconds.
-    pub secure_erase_ns: u64,
-    /// Time of a format, which only drops the mapping, in nanoseconds.
-    pub format_ns: u64,
-}
-
-impl Default for EraseCommands {
-    fn default() -> Self {
-        Self { secure_erase_ns: 1_000_000_000, format_ns: 500_000_000 }
-    }
 }

@@ -152,7 +152,7 @@ impl SsdLayout {
 
     fn check_spare(&mut self, spec: &DriveSpec, flash: &Flash) -> Result<(), SpecError> {
         let streams = &flash.ftl.streams;
-        let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
+        let host_streams = 1 + u32::from(flash.slc_cache.is_some());
         self.open_superblocks = host_streams * self.groups + u32::from(streams.separate_gc);
         let needed = self.superblocks_needed(flash);
         if u64::from(self.superblocks) < needed {

@@ -180,7 +180,7 @@ impl Flash {
                 ));
             }
         }
-        self.trim_and_erase(u64::from(spec.logical_block_bytes))?;
+        self.trim(u64::from(spec.logical_block_bytes))?;
         SsdLayout::new(spec, self).map(|_| ())
     }
 
@@ -193,9 +193,6 @@ impl Flash {
         }
         if let VictimPolicy::DChoices(d) = ftl.victim {
             within("flash.ftl.victim.d", d, 1, 4096)?;
-        }
-        if let Some(hot_cold) = ftl.streams.hot_cold {
-            within("flash.ftl.streams.hot_age_permille", hot_cold.hot_age_permille, 1, 100_000)?;
         }
         within("flash.ftl.metadata_permille", ftl.metadata_permille, 0, 1000)?;
         let gc = &ftl.gc;
@@ -269,7 +266,7 @@ impl Flash {
         }
     }
 
-    fn trim_and_erase(&self, logical_block: u64) -> ValidationResult {
+    fn trim(&self, logical_block: u64) -> ValidationResult {
         let trim = &self.trim;
         within("flash.trim.ranges_per_command_max", trim.ranges_per_command_max, 1, 1 << 20)?;
         size_within("flash.trim.range_bytes_max", trim.range_bytes_max, logical_block, 1 << 60)?;
@@ -278,8 +275,6 @@ impl Flash {
             ("flash.trim.range_ns", trim.range_ns),
             ("flash.trim.unit_ns", trim.unit_ns),
             ("flash.trim.gb_ns", trim.gb_ns),
-            ("flash.erase.secure_erase_ns", self.erase.secure_erase_ns),
-            ("flash.erase.format_ns", self.erase.format_ns),
         ] {
             duration(field, ns)?;
         }

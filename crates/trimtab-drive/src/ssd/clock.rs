@@ -7,7 +7,7 @@
 use super::lane::FlashLanes;
 use crate::counters::with_permille;
 use crate::spec::layout::SsdLayout;
-use crate::spec::{ChannelOrder, DriveSpec, Flash, GcPacing};
+use crate::spec::{DriveSpec, Flash};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -69,12 +69,9 @@ pub(super) struct Clock {
     suspend: Option<u64>,
     suspend_step: u64,
     gc_step: u64,
-    channel_order: ChannelOrder,
     /// Lower bound on the start time of future reads.
     pub(super) reads_begin: u64,
-    copyback: bool,
     die_wait_permille: u32,
-    burst: bool,
     link_rate: u64,
     engine_rate: u64,
     /// Cached receive time of one mapping unit, the most frequent size: (bytes, nanoseconds).
@@ -151,11 +148,8 @@ impl Clock {
             suspend: nand.suspend_ns,
             suspend_step: u64::from(nand.suspend_step_ns),
             gc_step: u64::from(flash.ftl.gc.step_ns),
-            channel_order: nand.channel_order,
             reads_begin: 0,
-            copyback: nand.copyback,
             die_wait_permille: flash.ftl.gc.die_wait_permille,
-            burst: flash.ftl.gc.pacing == GcPacing::Burst,
             link_rate,
             engine_rate,
             unit_received: (unit, received_ns(unit, link_rate, engine_rate)),
@@ -336,10 +330,7 @@ impl Clock {
         // Writes use the channel in submission order; reads may overtake them.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
         let took = transfer_ns(bytes, self.channel_rate);
-        match self.channel_order {
-            ChannelOrder::Ready => channel.read_when_ready(sensed, took, self.reads_begin),
-            ChannelOrder::Submission => channel.read(sensed, took, Some(0), 0),
-        }
+        channel.read_when_ready(sensed, took, self.reads_begin)
     }
 
     /// Time of `work` in nanoseconds: (sum over dies, sum over channels).
@@ -352,19 +343,15 @@ impl Clock {
         let erases = work.erases * self.superblock_dies;
         let die = sum([(work.rows_read, read), (work.rows_programmed, self.now.program), (erases, self.now.erase)]);
         let die = with_permille(die, self.die_wait_permille);
-        let channel = if self.copyback { 0 } else { transfer_ns(work.bytes_moved, self.channel_rate) };
-        (die, channel)
+        (die, transfer_ns(work.bytes_moved, self.channel_rate))
     }
 
-    /// Charges internal work from `at` on. It blocks the lanes at once if foreground I/O waits
-    /// and pacing is [`Burst`](GcPacing::Burst), otherwise it runs in the background. Returns its
-    /// time summed over dies.
+    /// Charges internal work from `at` on. Returns its time summed over dies.
     pub(super) fn charge(&mut self, at: u64, work: &FlashWork, waited_for: bool) -> u64 {
         let (die, channel) = self.cost(work);
         self.heat_bytes = self.heat_bytes.wrapping_add(work.bytes_moved);
-        let burst = self.burst && waited_for;
-        self.dies.charge(at, die, waited_for, burst);
-        self.channels.charge(at, channel, waited_for, burst);
+        self.dies.charge(at, die, waited_for);
+        self.channels.charge(at, channel, waited_for);
         die
     }
 
@@ -379,9 +366,8 @@ impl Clock {
     /// preempted: a program waits for the relocation of at most one row.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
         let done = core::mem::take(&mut self.programs);
-        let channel = if self.copyback { 0 } else { self.now.row_transfer.saturating_mul(2) };
         self.dies.spread_after_idling(until, done, programs, self.now.read.saturating_add(self.now.program));
-        self.channels.spread_after_idling(until, done, programs, channel);
+        self.channels.spread_after_idling(until, done, programs, self.now.row_transfer.saturating_mul(2));
     }
 
     /// Time at which dies and channels have finished all work, including owed time.
@@ -392,13 +378,6 @@ impl Clock {
     /// Mean remaining work after `now` per die or per channel, whichever is larger.
     pub(super) fn backlog(&self, now: u64) -> u64 {
         self.dies.backlog(now).max(self.channels.backlog(now))
-    }
-
-    /// Clears background work and write-cache rows after everything was erased.
-    pub(super) fn forget_background(&mut self) {
-        self.dies.forgive();
-        self.channels.forgive();
-        self.rows.iter_mut().filter(|free| **free == FILLING).for_each(|free| *free = 0);
     }
 
     /// Clears all operations in flight after a power cut at `now`.

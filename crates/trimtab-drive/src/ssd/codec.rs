@@ -26,14 +26,16 @@ impl Writer {
     }
 
     /// Writes a list as runs of equal values: run length, value.
-    pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(&mut self, values: &[T]) {
+    pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(&mut self, values: impl ExactSizeIterator<Item = T>) {
         self.number(values.len() as u64);
-        let mut rest = values;
-        while let [value, ..] = rest {
-            let run = rest.iter().take_while(|other| *other == value).count();
-            self.number(*value);
-            self.number(run as u64);
-            rest = &rest[run..];
+        let mut rest = values.peekable();
+        while let Some(value) = rest.next() {
+            let mut run = 1_u64;
+            while rest.next_if_eq(&value).is_some() {
+                run += 1;
+            }
+            self.number(value);
+            self.number(run);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{DurabilityJournal, Ssd, TRIMMED};
 use crate::data::DataClass;
 use crate::spec::FlushBehaviour;
 use crate::units::Nanos;
-use crate::{Completion, Extent, Refusal};
+use crate::{Extent, Refusal};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -50,7 +50,7 @@ impl Ssd {
     fn is_plain(&self, extent: Extent) -> bool {
         let unit = self.layout.unit_bytes;
         let aligned = if unit.is_power_of_two() { extent.offset & (unit - 1) == 0 } else { extent.offset.is_multiple_of(unit) };
-        extent.len == unit && aligned && self.simple && self.partial.is_empty() && self.deferred.is_empty()
+        extent.len == unit && aligned && self.simple && self.partial.is_empty()
     }
 
     /// Completion time of a write that reached the write cache at `placed`; without a write
@@ -92,7 +92,6 @@ impl Ssd {
         let end = piece.offset + piece.len;
         let first = piece.offset / unit_bytes;
         let last = end.div_ceil(unit_bytes);
-        self.settle_deferred(first as u32, (last - first) as u32, ready);
         let mut placed = ready;
         // The drive's last unit may be short; a write to its end counts as whole.
         let whole_from = piece.offset.div_ceil(unit_bytes);
@@ -209,42 +208,9 @@ impl Ssd {
             frontier.taken = false;
         }
         self.lose_parts();
-        self.deferred.clear();
         self.clock.restart(now.0, self.ftl.counters.nand_written_host_slots);
         self.now = self.now.max(now.0);
         (self.quiet_since, self.idled_until) = (self.now, self.now);
         cut.fates
-    }
-
-    /// Erases all written superblocks and drops all data.
-    pub fn secure_erase(&mut self, now: Nanos) -> Completion {
-        let written = self.ftl.erase_all();
-        self.clock.forget_background();
-        if let Some(life) = &mut self.life {
-            life.renew();
-            self.set_speed();
-        }
-        let per_group = u64::from(written).div_ceil(u64::from(self.layout.groups));
-        self.forget_everything(now, self.flash.erase.secure_erase_ns.saturating_add(per_group.saturating_mul(self.clock.now.erase)))
-    }
-
-    /// Drops all data without erasing; every unit is then trimmed.
-    pub fn format(&mut self, now: Nanos) -> Completion {
-        self.ftl.trim(0, self.layout.units);
-        self.forget_everything(now, self.flash.erase.format_ns)
-    }
-
-    fn forget_everything(&mut self, now: Nanos, took: u64) -> Completion {
-        self.lose_parts();
-        self.deferred.clear();
-        if let Some(journal) = &mut self.ftl.journal {
-            journal.forget_all();
-        }
-        let start = now.0.max(self.now).max(self.clock.latest_completion());
-        let done = start.saturating_add(took);
-        self.clock.blocked_until = self.clock.blocked_until.max(done);
-        self.clock.complete(done);
-        self.quiet_since = self.quiet_since.max(done);
-        Completion { done: Nanos(done), result: Ok(()) }
     }
 }

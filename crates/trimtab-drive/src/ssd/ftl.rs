@@ -17,11 +17,11 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Stream of fresh data (of cold data if hot and cold are separated).
+/// Stream of fresh data that go to native superblocks.
 pub(super) const HOST: usize = 0;
 
-/// Stream of hot data, if separated.
-pub(super) const HOT: usize = 1;
+/// Stream of fresh data that go to the SLC cache.
+pub(super) const SLC: usize = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frontier {
@@ -86,8 +86,7 @@ pub(super) struct Ftl {
     /// Frontiers of every host stream and group, then one for collection if separate.
     pub(super) frontiers: Vec<Frontier>,
     /// Next group of each host stream.
-    pub(super) turn: [u32; 3],
-    pub(super) hot_age: Option<u32>,
+    pub(super) turn: [u32; 2],
     /// Newest slots of an open superblock that an overwrite replaces in the write cache.
     pub(super) merge_slots: u32,
     pub(super) collecting: bool,
@@ -109,18 +108,12 @@ pub(super) struct Ftl {
 impl Ftl {
     pub(super) fn new(flash: &Flash, layout: &SsdLayout, seed: u64) -> Self {
         let superblocks = layout.superblocks as usize;
-        let streams = &flash.ftl.streams;
-        let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
+        let host_streams = 1 + u32::from(flash.slc_cache.is_some());
         let frontier = |group| Frontier { group, ..Frontier::default() };
         let mut frontiers: Vec<Frontier> = (0..host_streams).flat_map(|_| (0..layout.groups).map(frontier)).collect();
-        if streams.separate_gc {
+        if flash.ftl.streams.separate_gc {
             frontiers.push(frontier(0));
         }
-        let stamp_shift = (layout.superblock_slots / 256).max(1).ilog2();
-        let hot_age = streams.hot_cold.map(|hot_cold| {
-            let slots = u64::from(layout.units) * u64::from(layout.unit_slots) * u64::from(hot_cold.hot_age_permille) / 1000;
-            u32::try_from(slots >> stamp_shift).unwrap_or(u32::MAX).max(1)
-        });
         let slots = superblocks * layout.superblock_slots as usize;
         Self {
             gc: flash.ftl.gc.clone(),
@@ -133,15 +126,14 @@ impl Ftl {
             packed: flash.compression.as_ref().map(|compression| CompressionState::new(compression, layout)),
             blocks: vec![SuperblockState { valid: 0, pos: UNLISTED }; superblocks + 1],
             stamps: vec![0; superblocks + 1],
-            stamp_shift,
+            stamp_shift: (layout.superblock_slots / 256).max(1).ilog2(),
             in_slc: vec![false; superblocks + 1],
             slc_queue: VecDeque::new(),
             slc_used: 0,
             victims: Victims::new(flash.ftl.victim, layout.superblocks, layout.superblock_slots, seed),
             pool: Pool::new(layout, &flash.ftl.wear, seed),
             frontiers,
-            turn: [0; 3],
-            hot_age,
+            turn: [0; 2],
             merge_slots: u64::from(flash.write_cache.merge_bytes).checked_div(layout.slot_bytes).unwrap_or(0) as u32,
             collecting: false,
             to_level: Vec::new(),
@@ -166,12 +158,7 @@ impl Ftl {
 
     /// Number of frontiers for fresh data; one for collection may follow.
     pub(super) fn host_frontiers(&self) -> usize {
-        (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize
-    }
-
-    /// SLC cache stream, which is the last host stream.
-    pub(super) fn slc_stream(&self) -> usize {
-        1 + usize::from(self.hot_age.is_some())
+        (1 + usize::from(self.slc.is_some())) * self.layout.groups as usize
     }
 
     /// Opens a superblock at frontier `at` unless it has room for `slots` slots.
@@ -235,7 +222,7 @@ impl Ftl {
             }
             self.abandon_rest(clock, at, now);
         }
-        let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
+        let slc = self.slc.is_some() && self.frontier_stream(at) == SLC;
         let block =
             self.pool.take(self.group_for(at)).expect("one free superblock is reserved for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
@@ -301,37 +288,6 @@ impl Ftl {
         if let Some(journal) = &mut self.journal {
             journal.programmed(at, end, 0);
         }
-    }
-
-    /// Erases all written superblocks and drops all data. Returns their number.
-    pub(super) fn erase_all(&mut self) -> u32 {
-        self.map.fill(NEVER);
-        (self.mapped, self.trimmed) = (0, 0);
-        if let Some(packed) = &mut self.packed {
-            packed.clear();
-        }
-        let mut free = vec![false; self.blocks.len()];
-        for (_, _, block) in self.pool.free_entries() {
-            free[block as usize] = true;
-        }
-        for frontier in &mut self.frontiers {
-            if frontier.is_open() {
-                let unwritten = u64::from(frontier.end - frontier.next);
-                self.free_slots -= unwritten;
-            }
-            *frontier = Frontier { group: frontier.group, ..Frontier::default() };
-        }
-        self.victims.clear();
-        self.slc_queue.clear();
-        self.to_level.clear();
-        let mut erased = 0;
-        for block in 1..=self.layout.superblocks {
-            if !free[block as usize] && !self.pool.retired[block as usize] {
-                self.erase(block);
-                erased += 1;
-            }
-        }
-        erased
     }
 
     /// Rebuilds derived state from map, frontiers and wear, with `listed` as the victim order.

@@ -1,7 +1,7 @@
 //! Internal data movement: garbage collection, SLC folding and wear levelling.
 
 use super::clock::{Clock, FILLING, FlashWork};
-use super::ftl::{Ftl, HOST};
+use super::ftl::{Ftl, HOST, SLC};
 use super::victims::UNLISTED;
 use super::{SuperblockState, TRIMMED};
 use crate::prefetch::prefetch;
@@ -125,8 +125,7 @@ impl Ftl {
 
     /// True if the next fresh data go to the SLC cache.
     pub(super) fn slc_accepts(&self) -> bool {
-        let stream = self.slc_stream();
-        let at = stream * self.layout.groups as usize + self.turn[stream] as usize;
+        let at = SLC * self.layout.groups as usize + self.turn[SLC] as usize;
         let folds = self.slc.as_ref().is_some_and(|slc| slc.when_full == SlcFull::FoldFirst);
         self.frontiers[at].is_open() || self.slc_used < self.slc_limit() || (folds && !self.slc_queue.is_empty())
     }

@@ -25,12 +25,6 @@ impl Ssd {
         }
         let mut now = self.clock.quiet_from().max(quiet).max(self.idled_until);
         self.idled_until = until;
-        while now < until
-            && let Some((unit, count)) = self.deferred.pop_front()
-        {
-            now = now.saturating_add(self.unmap(unit, count).saturating_mul(self.flash.trim.unit_ns));
-            self.clock.processor_free = self.clock.processor_free.max(now);
-        }
         if let Some(delay) = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)
             && !self.ftl.slc_queue.is_empty()
         {

@@ -120,11 +120,6 @@ impl DurabilityJournal {
         self.first
     }
 
-    /// Drops all writes because all data were erased.
-    pub(super) fn forget_all(&mut self) {
-        self.cut(u64::MAX, true);
-    }
-
     /// Cuts power at `now`; returns the fate of each pending write. All survive if `protected`.
     pub(super) fn cut(&mut self, now: u64, protected: bool) -> PowerCut {
         self.settle(now);

@@ -149,8 +149,8 @@ impl FlashLanes {
         Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
     }
 
-    /// Charges `ns`, summed over lanes, from `at` on. With `burst`, later work waits for it.
-    pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool, burst: bool) {
+    /// Charges `ns`, summed over lanes, from `at` on.
+    pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);
         let uncovered = if waited_for { &mut self.uncovered_ns } else { &mut self.idle_uncovered_ns };
@@ -159,9 +159,6 @@ impl FlashLanes {
         self.undivided_ns = ns % lanes;
         for lane in &mut self.each {
             lane.owe(at, ns / lanes);
-            if burst {
-                lane.work_off(lane.owed);
-            }
         }
     }
 
@@ -203,13 +200,6 @@ impl FlashLanes {
     pub(super) fn restart(&mut self, now: u64) {
         self.each.iter_mut().for_each(|lane| lane.restart(now));
         self.charged_ns = owed(&self.each).saturating_add(self.undivided_ns);
-    }
-
-    /// Cancels all owed time.
-    pub(super) fn forgive(&mut self) {
-        self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
-        self.each.iter_mut().for_each(|lane| lane.owed = 0);
-        (self.share, self.undivided_ns, self.uncovered_ns, self.idle_uncovered_ns) = (0, 0, 0, 0);
     }
 }
 

@@ -31,12 +31,6 @@ impl EnduranceCredit {
         self.throttled
     }
 
-    /// Restores the full credit after an erase.
-    pub(super) const fn renew(&mut self) {
-        self.credit = self.rule.credit_bytes;
-        self.throttled = false;
-    }
-
     fn spend(&mut self, now: u64, written: Bytes) {
         let rate = u128::from(self.rule.earned_bytes_per_s);
         let earned = u128::from(now - self.updated) * rate / SECOND_NS;

@@ -77,11 +77,6 @@ impl CompressionState {
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.contents.iter_mut().for_each(|units| *units = Vec::new());
-        (self.valid_slots, self.listed) = (0, 0);
-    }
-
     /// Removes and returns the valid units of `block`, in write order, before it is erased.
     pub(super) fn take(&mut self, block: u32, map: &[u32]) -> Vec<u32> {
         let mut units = core::mem::take(&mut self.contents[block as usize]);

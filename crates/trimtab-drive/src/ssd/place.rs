@@ -1,24 +1,14 @@
 //! Placement of fresh data and invalidation of old versions: the model's inner loops.
 
 use super::clock::{Clock, FILLING};
-use super::ftl::{Frontier, Ftl, HOST, HOT};
+use super::ftl::{Frontier, Ftl, HOST, SLC};
 use super::{NEVER, TRIMMED};
 
 impl Ftl {
-    /// Stream and frontier index for fresh data of `unit`.
+    /// Stream and frontier index for fresh data.
     #[inline]
-    fn host_frontier(&self, unit: u32) -> (usize, usize) {
-        let mut stream = HOST;
-        if let Some(hot_age) = self.hot_age {
-            let old = self.map[unit as usize];
-            let young = self.stamp().wrapping_sub(self.stamps[(old >> self.layout.shift) as usize]) < hot_age;
-            if old > TRIMMED && young {
-                stream = HOT;
-            }
-        }
-        if self.slc.is_some() && self.slc_accepts() {
-            stream = self.slc_stream();
-        }
+    fn host_frontier(&self) -> (usize, usize) {
+        let stream = if self.slc.is_some() && self.slc_accepts() { SLC } else { HOST };
         (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
     }
 
@@ -43,7 +33,7 @@ impl Ftl {
         let mut ack = ready;
         let (mut unit, mut left) = (unit, count);
         while left > 0 {
-            let (stream, at) = self.host_frontier(unit);
+            let (stream, at) = self.host_frontier();
             let striped = self.put_stripes(clock, stream, at, unit, left, ready);
             if let Some((done, units)) = striped {
                 ack = ack.max(done);
@@ -51,7 +41,7 @@ impl Ftl {
                 continue;
             }
             self.ensure_open(clock, at, slots, ready);
-            let run = self.run_at(at, unit, left, slots);
+            let run = self.run_at(at, left, slots);
             self.place(at, unit, run, slots);
             if let Some(journal) = &mut self.journal {
                 journal.placed(at, run);
@@ -62,21 +52,14 @@ impl Ftl {
         ack
     }
 
-    /// Number of units, at most `left` and starting at `unit`, that go to frontier `at` before
-    /// its superblock, its turn or the stream changes.
-    fn run_at(&self, at: usize, unit: u32, left: u32, slots: u32) -> u32 {
+    /// Number of units, at most `left`, that go to frontier `at` before its superblock or its turn
+    /// changes.
+    fn run_at(&self, at: usize, left: u32, slots: u32) -> u32 {
         let frontier = &self.frontiers[at];
         let end = if self.layout.groups == 1 { frontier.end } else { frontier.row_end };
         let room = if slots == 1 { end - frontier.next } else { (end - frontier.next) / slots };
         // A unit may straddle rows but not superblocks; there is room for at least one.
-        let run = left.min(room.max(1));
-        if self.hot_age.is_none() {
-            return run;
-        }
-        // Old versions in one superblock have the same age.
-        let shift = self.layout.shift;
-        let block = self.map[unit as usize] >> shift;
-        self.map[unit as usize..(unit + run) as usize].iter().take_while(|address| **address >> shift == block).count() as u32
+        left.min(room.max(1))
     }
 
     /// Writes whole rows on every group of dies in turn, for up to `left` units starting at
@@ -86,8 +69,7 @@ impl Ftl {
     fn put_stripes(&mut self, clock: &mut Clock, stream: usize, at: usize, unit: u32, left: u32, ready: u64) -> Option<(u64, u32)> {
         let (groups, row) = (self.layout.groups, self.layout.row_slots);
         let turn = self.turn[stream];
-        if groups == 1 || left < 2 * groups * row || self.packed.is_some() || self.hot_age.is_some() || self.journal.is_some() || turn != 0
-        {
+        if groups == 1 || left < 2 * groups * row || self.packed.is_some() || self.journal.is_some() || turn != 0 {
             return None;
         }
         // The next cache row might be one that another stream is filling.

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Format version; increases with every layout change.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// Maximum number of transfer times per channel, far more than reads in flight can cause.
 const TRANSFERS_MAX: usize = 1 << 24;
 /// Magic, version, two checksums.
@@ -60,19 +60,14 @@ pub enum SnapshotError {
     Inconsistent(String),
 }
 
-/// Mechanisms that are off, as the fingerprint would show them.
-const OFF: [&str; 5] = ["metadata_permille: 0, ", "die_wait_permille: 0, ", "merge_bytes: 0, ", "suspend_step_ns: 0, ", "step_ns: 0, "];
-
-/// Hash of a specification without its name and description. Mechanisms that are off do not
-/// change it, so snapshots from before they existed stay valid.
+/// Hash of a specification without its name and description.
 fn fingerprint(spec: &DriveSpec) -> u64 {
-    let text = format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium));
-    checksum(OFF.iter().fold(text, |text, off| text.replace(off, "")).as_bytes())
+    checksum(format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium)).as_bytes())
 }
 
 impl Ssd {
-    /// Snapshot of the complete state, for [`restore`](Self::restore). It excludes latency
-    /// histograms and durability tracking, so flush the drive first.
+    /// Snapshot of the complete state, for [`restore`](Self::restore). It excludes
+    /// durability tracking, so flush the drive first.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -163,7 +158,6 @@ impl Ssd {
             out.number(part.to);
             out.number(part.class.incompressible_permille());
         }
-        out.numbers(self.deferred.iter().flat_map(|(unit, count)| [*unit, *count]).collect::<Vec<u32>>().into_iter());
         if let Some(heat) = &self.heat {
             out.number(heat.excess_mc.to_bits());
             out.number(heat.updated);
@@ -177,7 +171,7 @@ impl Ssd {
         }
         if let Some(cache) = &self.map_cache {
             out.numbers(cache.tags.iter().copied());
-            out.runs(&cache.dirty.iter().map(|dirty| u8::from(*dirty)).collect::<Vec<u8>>());
+            out.runs(cache.dirty.iter().map(|dirty| u8::from(*dirty)));
         }
         out.numbers(self.read_ahead.recent.iter().flat_map(|(end, at)| [*end, *at]).collect::<Vec<u64>>().into_iter());
         for instant in [self.now, self.quiet_since, self.idled_until, self.trim_free] {
@@ -194,15 +188,6 @@ impl Ssd {
                 return Err(reader.at);
             }
             self.partial.parts.push_back(PartialUnit { unit, from, to, class, sequences: Vec::new() });
-        }
-        let deferred = reader.numbers(usize::MAX, self.layout.units)?;
-        for pair in deferred.chunks(2) {
-            match *pair {
-                [unit, count] if u64::from(unit) + u64::from(count) <= u64::from(self.layout.units) => {
-                    self.deferred.push_back((unit, count))
-                }
-                _ => return Err(reader.at),
-            }
         }
         if let Some(heat) = &mut self.heat {
             heat.excess_mc = f64::from_bits(reader.number()?);
@@ -239,17 +224,17 @@ impl Ssd {
 fn write_ftl(out: &mut Writer, ftl: &Ftl) {
     write_map(out, &ftl.map);
     if let Some(packed) = &ftl.packed {
-        out.runs(&packed.sizes);
+        out.runs(packed.sizes.iter().copied());
     }
-    out.runs(&ftl.stamps);
-    out.runs(&ftl.in_slc.iter().map(|slc| u8::from(*slc)).collect::<Vec<u8>>());
+    out.runs(ftl.stamps.iter().copied());
+    out.runs(ftl.in_slc.iter().map(|slc| u8::from(*slc)));
     out.numbers(ftl.slc_queue.iter().copied());
     out.numbers(ftl.victims.listed().collect::<Vec<u32>>().into_iter());
     if let Victims::Drawn { rng, .. } = &ftl.victims {
         out.number(rng.drawn);
     }
-    out.runs(&ftl.pool.erases);
-    out.runs(&ftl.pool.retired.iter().map(|retired| u8::from(*retired)).collect::<Vec<u8>>());
+    out.runs(ftl.pool.erases.iter().copied());
+    out.runs(ftl.pool.retired.iter().map(|retired| u8::from(*retired)));
     out.number(ftl.pool.released());
     let free = ftl.pool.free_entries();
     out.number(free.len() as u64);
@@ -311,49 +296,24 @@ fn read_ftl(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize>
     ftl.rebuild(&listed).ok_or(reader.at)
 }
 
-/// Encodes runs of equal kind: kind in the two low bits, length above. An address follows for
-/// units that map to consecutive addresses.
+/// Encodes the steps from each entry to the next: runs of units in order have steps of one,
+/// runs without data steps of zero.
 fn write_map(out: &mut Writer, map: &[u32]) {
-    let mut rest = map;
-    while let [first, ..] = rest {
-        let (kind, run) = match *first {
-            NEVER | TRIMMED => (u64::from(*first), rest.iter().take_while(|address| *address == first).count()),
-            _ => (2, rest.iter().zip(*first..).take_while(|(address, expected)| **address == *expected).count()),
-        };
-        out.number((run as u64) << 2 | kind);
-        if kind == 2 {
-            out.number(*first);
-        }
-        rest = &rest[run..];
-    }
+    let mut last = 0;
+    out.runs(map.iter().map(|entry| entry.wrapping_sub(core::mem::replace(&mut last, *entry))));
 }
 
 fn read_map(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
-    let end = u64::from(ftl.layout.superblocks + 1) << ftl.layout.shift;
-    let mut unit = 0;
-    while unit < ftl.map.len() {
-        let start = reader.at;
-        let token = reader.number()?;
-        let (kind, run) = ((token & 3) as u32, token >> 2);
-        if run == 0 || run > (ftl.map.len() - unit) as u64 {
-            return Err(start);
-        }
-        let run = run as usize;
-        match kind {
-            NEVER => {}
-            TRIMMED => ftl.map[unit..unit + run].fill(TRIMMED),
-            2 => {
-                let first: u32 = reader.small(u32::MAX)?;
-                if first >> ftl.layout.shift == 0 || u64::from(first) + run as u64 > end {
-                    return Err(start);
-                }
-                ftl.map[unit..unit + run].iter_mut().zip(first..).for_each(|(entry, address)| *entry = address);
-            }
-            _ => return Err(start),
-        }
-        unit += run;
+    let start = reader.at;
+    let addresses = 1 << ftl.layout.shift..u64::from(ftl.layout.superblocks + 1) << ftl.layout.shift;
+    ftl.map = reader.runs(ftl.map.len(), u32::MAX)?;
+    let mut last = 0_u32;
+    for entry in &mut ftl.map {
+        last = last.wrapping_add(*entry);
+        *entry = last;
     }
-    Ok(())
+    let valid = |entry: &u32| matches!(*entry, NEVER | TRIMMED) || addresses.contains(&u64::from(*entry));
+    if ftl.map.iter().all(valid) { Ok(()) } else { Err(start) }
 }
 
 fn write_frontier(out: &mut Writer, frontier: &Frontier) {
@@ -438,7 +398,7 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
     write_lanes(out, &clock.channels);
     out.numbers(clock.in_flight.iter().copied());
     // Rows being filled are known from the frontiers.
-    out.runs(&clock.rows.iter().map(|free| if *free == FILLING { 0 } else { *free }).collect::<Vec<u64>>());
+    out.runs(clock.rows.iter().map(|free| if *free == FILLING { 0 } else { *free }));
     out.numbers(clock.row_addresses.iter().copied());
     for value in [
         clock.counted_since,

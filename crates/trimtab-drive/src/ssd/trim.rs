@@ -1,9 +1,6 @@
 //! TRIM: cost, effect and timing.
 
 use super::Ssd;
-use super::gc::GcContext;
-use super::idle::IdleGain;
-use crate::spec::TrimInvalidation;
 use crate::{Extent, Refusal};
 
 impl Ssd {
@@ -45,13 +42,10 @@ impl Ssd {
         } else {
             self.clock.blocked_until = self.clock.blocked_until.max(done);
         }
-        if trim.starts_gc {
-            self.collect_after_trim(done);
-        }
         Ok(done.saturating_add(self.clock.latency))
     }
 
-    /// Trims the effective part of `range`; returns the number of units unmapped at once.
+    /// Trims the effective part of `range`; returns the number of units unmapped.
     fn trim_range(&mut self, range: Extent, now: u64) -> u64 {
         let unit_bytes = self.layout.unit_bytes;
         let trim = &self.flash.trim;
@@ -74,60 +68,11 @@ impl Ssd {
         }
         let (unit, count) = (first as u32, (last - first) as u32);
         self.complete_parts(unit, count, now);
-        match self.flash.trim.invalidation {
-            TrimInvalidation::Immediate => self.unmap(unit, count),
-            TrimInvalidation::Deferred { ranges_max } => {
-                self.deferred.push_back((unit, count));
-                let mut effective = 0;
-                while self.deferred.len() > ranges_max as usize {
-                    let Some((unit, count)) = self.deferred.pop_front() else { break };
-                    effective += self.unmap(unit, count);
-                }
-                effective
-            }
-        }
-    }
-
-    /// Unmaps `count` units; returns how many were mapped.
-    pub(super) fn unmap(&mut self, unit: u32, count: u32) -> u64 {
         let effective = self.ftl.trim(unit, count);
         let counters = &mut self.ftl.counters;
         counters.trim_effective_units += effective;
         counters.trim_repeated_units += u64::from(count) - effective;
         effective
-    }
-
-    /// Executes deferred TRIMs that overlap `count` units from `unit` on, which are then written.
-    #[inline]
-    pub(super) fn settle_deferred(&mut self, unit: u32, count: u32, now: u64) {
-        if !self.deferred.is_empty() {
-            self.settle_overlapping(unit, count, now);
-        }
-    }
-
-    fn settle_overlapping(&mut self, unit: u32, count: u32, now: u64) {
-        let mut at = 0;
-        while let Some(&(first, units)) = self.deferred.get(at) {
-            if first < unit + count && unit < first + units {
-                self.deferred.remove(at);
-                let effective = self.unmap(first, units);
-                let took = effective.saturating_mul(self.flash.trim.unit_ns);
-                self.clock.processor_free = self.clock.processor_free.max(now).saturating_add(took);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Runs the collection round that a TRIM starts on some drives.
-    fn collect_after_trim(&mut self, now: u64) {
-        let mut gain = IdleGain::default();
-        while self.wants_free(&mut gain) {
-            if !self.ftl.collect_next(&mut self.clock, now, GcContext::Foreground) {
-                break;
-            }
-        }
-        self.clock.spread(self.ftl.rows_open());
     }
 
     /// True if the best victim has few enough valid data for background collection.

@@ -129,15 +129,6 @@ impl Victims {
         Some(())
     }
 
-    /// Empties the list; the caller resets the positions.
-    pub(super) fn clear(&mut self) {
-        match self {
-            Self::Greedy(buckets) => (buckets.begin, buckets.end) = (buckets.end, buckets.end),
-            Self::Fifo(queue) => queue.clear(),
-            Self::Drawn { list, .. } | Self::CostBenefit(list) => list.clear(),
-        }
-    }
-
     pub(super) fn remove(&mut self, blocks: &mut [SuperblockState], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),

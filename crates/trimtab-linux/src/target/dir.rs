@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Nanos;
-use trimtab_sim::op::Payload;
+use trimtab_sim::op::{FileOp, Payload};
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
 
 /// The C library's buffer on Linux filesystems; determines [`Calls::Stdio`].
@@ -320,6 +320,22 @@ impl Clock for DirTarget {
 }
 
 impl FileTarget for DirTarget {
+    #[inline]
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        match op {
+            FileOp::MakeDir(path) => self.make_dir(path),
+            FileOp::RemoveDir(path) => self.remove_dir(path),
+            FileOp::Create(path, payload) => self.create(path, payload),
+            FileOp::Append(path, payload) => self.append(path, payload),
+            FileOp::Read(path, len) => self.read(path, *len),
+            FileOp::Delete(path) => self.delete(path),
+            FileOp::Sync => self.sync(),
+        }
+    }
+}
+
+// The operations.
+impl DirTarget {
     fn make_dir(&mut self, path: &str) -> TargetResult {
         let made = self.at(path, |dir, name| rustix::fs::mkdirat(dir, name, Mode::RWXU)).and_then(|()| self.dirs.made(path));
         made.map_err(|errno| self.error("make directory", path, errno))

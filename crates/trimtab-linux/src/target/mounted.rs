@@ -10,7 +10,7 @@ use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::op::Payload;
+use trimtab_sim::op::FileOp;
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimTarget};
 
 /// Maximum wait for background discards.
@@ -82,25 +82,7 @@ impl Clock for MountedDir {
 }
 
 impl FileTarget for MountedDir {
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        self.dir.make_dir(path)
-    }
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        self.dir.remove_dir(path)
-    }
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.dir.create(path, payload)
-    }
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.dir.append(path, payload)
-    }
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.dir.read(path, len)
-    }
-    fn delete(&mut self, path: &str) -> TargetResult {
-        self.dir.delete(path)
-    }
-    fn sync(&mut self) -> TargetResult {
-        self.dir.sync()
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        self.dir.execute(op)
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::op::Payload;
+use trimtab_sim::op::FileOp;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, PacedTarget, TargetResult};
+use trimtab_sim::workload::nfs::NfsOp;
 
 const QUEUE_DEPTH_MAX: u32 = 4096;
 
@@ -44,25 +46,8 @@ impl Clock for NullFiles {
 }
 
 impl FileTarget for NullFiles {
-    fn make_dir(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn remove_dir(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn create(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
-        Ok(())
-    }
-    fn append(&mut self, _path: &str, _payload: &Payload<'_>) -> TargetResult {
-        Ok(())
-    }
-    fn read(&mut self, _path: &str, _len: u64) -> TargetResult {
-        Ok(())
-    }
-    fn delete(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn sync(&mut self) -> TargetResult {
+    #[inline]
+    fn execute(&mut self, _op: &FileOp<'_>) -> TargetResult {
         Ok(())
     }
 }
@@ -71,37 +56,9 @@ impl NfsTarget for NullFiles {
     fn symlink(&mut self, _path: &str, _to: &str) -> TargetResult {
         Ok(())
     }
-    fn lookup(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn getattr(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn setattr(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn readdir(&mut self, _path: &str, _plus: bool) -> TargetResult {
-        Ok(())
-    }
-    fn readlink(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn access(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn fsstat(&mut self) -> TargetResult {
-        Ok(())
-    }
-    fn read_at(&mut self, _path: &str, _offset: u64, _len: u64) -> TargetResult {
-        Ok(())
-    }
-    fn write_at(&mut self, _path: &str, _offset: u64, _payload: &Payload<'_>) -> TargetResult {
-        Ok(())
-    }
-    fn create_stable(&mut self, _path: &str) -> TargetResult {
-        Ok(())
-    }
-    fn remove_stable(&mut self, _path: &str) -> TargetResult {
+
+    #[inline]
+    fn serve(&mut self, _op: &NfsOp<'_>, _data: DataClass) -> TargetResult {
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{
-    Driver, ExtentSizeClasses, NowPolicy, Observation, PolicyState, RefusalAction, RefusalLimits, Surface, TrimRequest, TrimResponse,
+    Driver, ExtentSizeClasses, ManualPolicy, Observation, PolicyState, RefusalAction, RefusalLimits, Surface, TrimRequest, TrimResponse,
     TurnResult,
 };
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
@@ -17,8 +17,6 @@ use trimtab_sim::target::{TrimOutcome, TrimWindow};
 pub struct CallerState {
     /// Bytes written, by the best counter available.
     pub written: Option<Bytes>,
-    /// Resolution of that counter.
-    pub written_step: Bytes,
     /// The system is going down.
     pub shutting_down: bool,
     /// Running on battery.
@@ -119,12 +117,11 @@ impl Surface for FilesystemSurface<'_> {
         let look = self.fs.look();
         self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
         let by_size = self.fs.goes_by_size();
-        let CallerState { written, written_step, shutting_down, on_battery } = self.world;
+        let CallerState { written, shutting_down, on_battery } = self.world;
         let layout = self.fs.layout();
         Observation {
             now: unix_now(),
             written,
-            written_step,
             free: self.fs.free().unwrap_or(Bytes::MAX),
             windows: self.only.unwrap_or(&layout.windows),
             granule: layout.granule,
@@ -202,7 +199,7 @@ impl FilesystemSurface<'_> {
 /// whole filesystem, this is what `fstrim` does.
 pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, mut stop: impl FnMut(&Account) -> bool) -> Account {
     let mut driver =
-        Driver::new(Box::new(NowPolicy::new(min_extent, &PolicyState::default())), RefusalLimits { tries: 1, windows: u32::MAX });
+        Driver::new(Box::new(ManualPolicy::now(min_extent, &PolicyState::default())), RefusalLimits { tries: 1, windows: u32::MAX });
     let mut account = Account::default();
     loop {
         let world = CallerState::default();

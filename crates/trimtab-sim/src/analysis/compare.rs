@@ -50,44 +50,12 @@ const ZEROS_MIN: usize = 3;
 /// Differences below this share of the baseline do not matter, however certain.
 pub const MATTERS_FROM: f64 = 0.01;
 
-/// Statistic of a set of repeats.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Statistic {
-    /// The arithmetic mean.
-    #[default]
-    Mean,
-    /// The median: for repeats with outliers.
-    Median,
-}
-
-impl Statistic {
-    /// Minimum repeats a side for an interval.
-    #[must_use]
-    pub const fn repeats_min(self) -> usize {
-        match self {
-            Self::Mean => 2,
-            Self::Median => 5,
-        }
-    }
-
-    /// Statistic of `samples`, which are reordered.
-    fn of(self, samples: &mut [f64]) -> f64 {
-        match self {
-            Self::Mean => mean(samples),
-            Self::Median => {
-                let n = samples.len();
-                let (below, &mut middle, _) = samples.select_nth_unstable_by(n / 2, f64::total_cmp);
-                if n % 2 == 1 { middle } else { (below.iter().copied().fold(f64::NEG_INFINITY, f64::max) + middle) / 2.0 }
-            }
-        }
-    }
-}
+/// Minimum repeats a side for an interval.
+const REPEATS_MIN: usize = 2;
 
 /// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparisonOptions {
-    /// Statistic to compare.
-    pub statistic: Statistic,
     /// Coverage probability of the interval, 0 to 1.
     pub confidence: f64,
     /// Bootstrap resamples.
@@ -98,7 +66,7 @@ pub struct ComparisonOptions {
 
 impl Default for ComparisonOptions {
     fn default() -> Self {
-        Self { statistic: Statistic::Mean, confidence: 0.95, resamples: 10_000, seed: 1 }
+        Self { confidence: 0.95, resamples: 10_000, seed: 1 }
     }
 }
 
@@ -152,13 +120,13 @@ impl ComparisonVerdict {
 /// Comparison of B with A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricComparison {
-    /// Statistic of A, the baseline.
+    /// Mean of A, the baseline.
     pub a: f64,
-    /// Statistic of B.
+    /// Mean of B.
     pub b: f64,
     /// B / A; `None` unless both are positive and finite.
     pub ratio: Option<f64>,
-    /// Interval of the ratio; `None` below [`Statistic::repeats_min`] repeats a side.
+    /// Interval of the ratio; `None` below [`REPEATS_MIN`] repeats a side.
     pub interval: Option<Interval>,
     /// Verdict.
     pub verdict: ComparisonVerdict,
@@ -187,15 +155,20 @@ pub fn percent_off(ratio: f64) -> String {
     }
 }
 
+/// The ratio of two positive means, unless it is out of range.
+fn ratio(a: f64, b: f64) -> Option<f64> {
+    let positive = |v: &f64| v.is_finite() && *v > 0.0;
+    (positive(&a) && positive(&b)).then(|| b / a).filter(positive)
+}
+
 /// Compares the repeats `b` with the baseline `a`; both are non-empty.
 #[must_use]
 pub fn compare(a: &[f64], b: &[f64], better: Better, options: &ComparisonOptions) -> MetricComparison {
-    let (sa, sb) = (options.statistic.of(&mut a.to_vec()), options.statistic.of(&mut b.to_vec()));
-    let positive = |v: f64| v.is_finite() && v > 0.0;
-    let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
+    let (sa, sb) = (mean(a), mean(b));
+    let ratio = ratio(sa, sb);
     let interval = ratio.and_then(|_| interval(a, b, options));
     // All zero, with enough repeats to be sure.
-    let zeros_count = a.len().min(b.len()) >= options.statistic.repeats_min().max(ZEROS_MIN);
+    let zeros_count = a.len().min(b.len()) >= ZEROS_MIN;
     let both_zero = zeros_count && a.iter().chain(b).all(|v| *v == 0.0);
     let verdict = match interval {
         Some(interval) => verdict(interval, better),
@@ -238,10 +211,9 @@ const fn direction(better: Better, more: bool) -> ComparisonVerdict {
 /// Compares deterministic figures: any difference is real, and one below [`MATTERS_FROM`]
 /// does not matter. Both are non-empty. Repeats are rounds of one history.
 #[must_use]
-pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> MetricComparison {
-    let (sa, sb) = (statistic.of(&mut a.to_vec()), statistic.of(&mut b.to_vec()));
-    let positive = |v: f64| v.is_finite() && v > 0.0;
-    let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
+pub fn exactly(a: &[f64], b: &[f64], better: Better) -> MetricComparison {
+    let (sa, sb) = (mean(a), mean(b));
+    let ratio = ratio(sa, sb);
     let verdict = match sa.partial_cmp(&sb) {
         None => ComparisonVerdict::CannotTell,
         Some(Ordering::Equal) => ComparisonVerdict::Same,
@@ -263,7 +235,7 @@ fn relative_variance(samples: &[f64]) -> f64 {
 }
 
 fn interval(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Interval> {
-    if a.len().min(b.len()) < options.statistic.repeats_min() || a.iter().chain(b).any(|v| !v.is_finite()) {
+    if a.len().min(b.len()) < REPEATS_MIN || a.iter().chain(b).any(|v| !v.is_finite()) {
         return None;
     }
     let (va, vb) = (relative_variance(a), relative_variance(b));
@@ -279,15 +251,13 @@ fn interval(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Interva
     let tail = normal_cdf(-t * libm::sqrt(least / (least - 1.0)));
     let cut = ((logs.len() as f64 * tail) as usize).min((logs.len() - 1) / 2);
     let (mut low, mut high) = (logs[cut], logs[logs.len() - 1 - cut]);
-    if options.statistic == Statistic::Mean {
-        let centre = libm::log(mean(b) / mean(a));
-        let reach = t * libm::sqrt(va + vb);
-        low = low.min(centre - reach);
-        high = high.max(centre + reach);
-        if let Some(ranks) = ranks::interval(a, b, options.confidence) {
-            low = low.min(libm::log(ranks.low));
-            high = high.max(libm::log(ranks.high));
-        }
+    let centre = libm::log(mean(b) / mean(a));
+    let reach = t * libm::sqrt(va + vb);
+    low = low.min(centre - reach);
+    high = high.max(centre + reach);
+    if let Some(ranks) = ranks::interval(a, b, options.confidence) {
+        low = low.min(libm::log(ranks.low));
+        high = high.max(libm::log(ranks.high));
     }
     let interval = Interval { low: libm::exp(low), high: libm::exp(high) };
     (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
@@ -300,7 +270,7 @@ fn bootstrap(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Vec<f6
     let mut draw = |from: &[f64]| {
         scratch.clear();
         scratch.extend((0..from.len()).map(|_| from[rng.below(from.len() as u64) as usize]));
-        options.statistic.of(&mut scratch)
+        mean(&scratch)
     };
     (0..options.resamples.max(1))
         .map(|_| {
@@ -390,23 +360,20 @@ mod tests {
 
     #[test]
     fn intervals_have_their_nominal_coverage() {
-        let quick = |statistic| ComparisonOptions { statistic, resamples: 1000, ..ComparisonOptions::default() };
+        let quick = ComparisonOptions { resamples: 1000, ..ComparisonOptions::default() };
         let normal_repeats = |rng: &mut Stream| 1.0 + 0.05 * normal(rng);
-        for (statistic, least) in [(Statistic::Mean, 0.91), (Statistic::Median, 0.95)] {
-            for (draw, name) in [(&normal_repeats as Draw<'_>, "normal"), (&skewed, "log-normal"), (&exponential, "exponential")] {
-                let least_repeats = statistic.repeats_min();
-                for (na, nb) in [(least_repeats, least_repeats), (6, 6), (10, 10), (least_repeats, 10)] {
-                    let mut rng = Stream::new(9, "coverage");
-                    let tries = 400;
-                    let covered = (0..tries).filter(|_| {
-                        let a: Vec<f64> = (0..na).map(|_| draw(&mut rng)).collect();
-                        let b: Vec<f64> = (0..nb).map(|_| 1.7 * draw(&mut rng)).collect();
-                        let interval = compare(&a, &b, Better::Higher, &quick(statistic)).interval.unwrap();
-                        interval.low <= 1.7 && 1.7 <= interval.high
-                    });
-                    let share = covered.count() as f64 / f64::from(tries);
-                    assert!(share >= least, "{statistic:?} {name} {na},{nb}: {share}");
-                }
+        for (draw, name) in [(&normal_repeats as Draw<'_>, "normal"), (&skewed, "log-normal"), (&exponential, "exponential")] {
+            for (na, nb) in [(REPEATS_MIN, REPEATS_MIN), (6, 6), (10, 10), (REPEATS_MIN, 10)] {
+                let mut rng = Stream::new(9, "coverage");
+                let tries = 400;
+                let covered = (0..tries).filter(|_| {
+                    let a: Vec<f64> = (0..na).map(|_| draw(&mut rng)).collect();
+                    let b: Vec<f64> = (0..nb).map(|_| 1.7 * draw(&mut rng)).collect();
+                    let interval = compare(&a, &b, Better::Higher, &quick).interval.unwrap();
+                    interval.low <= 1.7 && 1.7 <= interval.high
+                });
+                let share = covered.count() as f64 / f64::from(tries);
+                assert!(share >= 0.91, "{name} {na},{nb}: {share}");
             }
         }
     }
@@ -456,7 +423,7 @@ mod tests {
 
     #[test]
     fn negligible_difference_has_its_own_verdict() {
-        let said = |a: f64, b: f64| exactly(&[a], &[b], Better::Lower, Statistic::Mean).in_words(Unit::Ratio);
+        let said = |a: f64, b: f64| exactly(&[a], &[b], Better::Lower).in_words(Unit::Ratio);
         assert_eq!(said(1.0, 1.0002), "0.020 % more: does not matter");
         assert_eq!(said(1.0, 1.0 - 1e-9), "less than 0.001 % less: does not matter");
         assert_eq!([said(1.0, 1.02), said(1.0, 1.0)], ["worse", "exactly the same"]);
@@ -464,7 +431,7 @@ mod tests {
 
     #[test]
     fn exactly_reports_any_difference() {
-        let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower, Statistic::Mean).verdict;
+        let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower).verdict;
         assert_eq!(verdict(&[10.0], &[10.0]), ComparisonVerdict::Same);
         // Observed: "better" for 0.02 %.
         assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [ComparisonVerdict::Negligible; 4]);
@@ -475,7 +442,7 @@ mod tests {
         assert_eq!(verdict(&[0.0], &[1.0]), ComparisonVerdict::Worse, "a verdict without a ratio");
         assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), ComparisonVerdict::Same);
         assert_eq!(verdict(&[f64::NAN], &[1.0]), ComparisonVerdict::CannotTell);
-        let half = exactly(&[4.0], &[2.0], Better::Higher, Statistic::Mean);
+        let half = exactly(&[4.0], &[2.0], Better::Higher);
         assert_eq!(
             (half.verdict, half.ratio, half.interval),
             (ComparisonVerdict::Worse, Some(0.5), Some(Interval { low: 0.5, high: 0.5 }))
@@ -488,10 +455,8 @@ mod tests {
         fn compare_is_reproducible_and_contains_its_ratio(
             a in prop::collection::vec(0.1_f64..10.0, 5..12),
             b in prop::collection::vec(0.1_f64..10.0, 5..12),
-            median in any::<bool>(),
         ) {
-            let statistic = if median { Statistic::Median } else { Statistic::Mean };
-            let options = ComparisonOptions { statistic, resamples: 500, ..ComparisonOptions::default() };
+            let options = ComparisonOptions { resamples: 500, ..ComparisonOptions::default() };
             let c = compare(&a, &b, Better::Higher, &options);
             prop_assert_eq!(c, compare(&a, &b, Better::Higher, &options));
             let (ratio, interval) = (c.ratio.unwrap(), c.interval.unwrap());

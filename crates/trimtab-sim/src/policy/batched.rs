@@ -29,12 +29,11 @@ pub struct BatchedSettings {
 impl Default for BatchedSettings {
     /// Every 7 days, the default of `fstrim.timer`.
     fn default() -> Self {
-        Self { schedule: Schedule::Every(Nanos::from_secs(7 * DAY_S)), min_extent: Bytes::ZERO, on_battery: false }
+        Self { schedule: Schedule::Every(Nanos(7 * DAY.0)), min_extent: Bytes::ZERO, on_battery: false }
     }
 }
 
-const DAY_S: u64 = 86_400;
-const DAY: Nanos = Nanos::from_secs(DAY_S);
+const DAY: Nanos = Nanos::from_secs(86_400);
 
 /// Trims all windows on a schedule. Makes up for a missed time (off or on battery).
 #[derive(Clone, Debug)]

@@ -136,13 +136,13 @@ impl Driver {
     /// True while a pass is in progress.
     #[must_use]
     pub fn running(&self) -> bool {
-        self.policy.running()
+        self.policy.pass().running()
     }
 
     /// True if another pass starts immediately after the current one.
     #[must_use]
     pub fn another_follows(&self) -> bool {
-        self.policy.another_follows()
+        self.policy.pass().another_follows()
     }
 
     /// Time of the next call; `None` while waiting for a change or the end of a request.
@@ -253,7 +253,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{NowPolicy, Pass, PolicySpec, PolicyState};
+    use crate::policy::{ManualPolicy, Pass, PolicySpec, PolicyState};
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -315,7 +315,7 @@ mod tests {
     }
 
     fn now() -> Box<dyn Policy> {
-        Box::new(NowPolicy::new(Bytes::ZERO, &PolicyState::default()))
+        Box::new(ManualPolicy::now(Bytes::ZERO, &PolicyState::default()))
     }
 
     #[test]

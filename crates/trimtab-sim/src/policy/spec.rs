@@ -1,8 +1,7 @@
 //! Textual form of a policy: `adaptive:share=50%:at-least=3d`.
 
 use super::{
-    AdaptivePolicy, AdaptiveSettings, BatchedPolicy, BatchedSettings, IdlePolicy, IdleSettings, ManualPolicy, OnlinePolicy, Policy,
-    PolicyState, Schedule,
+    AdaptivePolicy, AdaptiveSettings, BatchedPolicy, BatchedSettings, IdlePolicy, IdleSettings, ManualPolicy, Policy, PolicyState, Schedule,
 };
 use crate::run::Field;
 use crate::setting::{GivenSettings, NamedSetting, Setting, SettingError};
@@ -61,14 +60,9 @@ impl PolicySpec {
 
     /// The policy of a name, with its defaults.
     fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "none" => Self::None,
-            "online" => Self::Online,
-            "batched" => Self::Batched(BatchedSettings::default()),
-            "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
-            "idle" => Self::Idle(IdleSettings::default()),
-            _ => return None,
-        })
+        let (batched, adaptive, idle) = (BatchedSettings::default(), AdaptiveSettings::default(), IdleSettings::default());
+        let all = [Self::None, Self::Online, Self::Batched(batched), Self::Adaptive(adaptive), Self::Idle(idle)];
+        all.into_iter().find(|policy| policy.name() == name)
     }
 
     /// Interval after which the policy repeats its behaviour on an idle system.
@@ -102,8 +96,8 @@ impl PolicySpec {
     #[must_use]
     pub fn build(&self, state: &PolicyState) -> Box<dyn Policy> {
         match *self {
-            Self::None => Box::new(ManualPolicy::new(Bytes::ZERO, state)),
-            Self::Online => Box::new(OnlinePolicy::new(Bytes::ZERO, state)),
+            Self::None => Box::new(ManualPolicy::none(state)),
+            Self::Online => Box::new(ManualPolicy::online(state)),
             Self::Batched(settings) => Box::new(BatchedPolicy::new(settings, state)),
             Self::Adaptive(settings) => Box::new(AdaptivePolicy::new(settings, state)),
             Self::Idle(settings) => Box::new(IdlePolicy::new(settings, state)),

@@ -96,12 +96,8 @@ fn check_depth<T: BlockTarget + ?Sized>(phase: &BlockPhase, target: &T) -> Targe
     if (1..=most).contains(&phase.queue_depth) {
         return Ok(());
     }
-    Err(TargetError {
-        action: "keep",
-        object: format!("{} operations in flight", phase.queue_depth),
-        reason: format!("the target takes 1 to {most}"),
-        errno: None,
-    })
+    let object = format!("{} operations in flight", phase.queue_depth);
+    Err(TargetError::new("keep", object, format!("the target takes 1 to {most}"), None))
 }
 
 /// Operations in flight; buffers are reused, so that operations do not allocate.

@@ -1,7 +1,6 @@
 //! Runs a file workload on a file target.
 
 use super::{Events, RunEnd, RunOutcome};
-use crate::op::FileOp;
 use crate::runner::recorder::Recorder;
 use crate::target::{FileTarget, TargetResult};
 use crate::workload::{FileStep, FileWorkload};
@@ -78,7 +77,7 @@ where
                 state.last = due;
             }
             Some(FileStep::Op(op)) => {
-                execute(target, &op)?;
+                target.execute(&op)?;
                 let now = target.now();
                 recorder.op(op.kind(), state.last, now, op.bytes());
                 state.last = now;
@@ -98,23 +97,10 @@ where
 }
 
 /// Executes one operation.
-#[inline]
-pub fn execute<T: FileTarget + ?Sized>(target: &mut T, op: &FileOp<'_>) -> TargetResult {
-    match op {
-        FileOp::MakeDir(path) => target.make_dir(path),
-        FileOp::RemoveDir(path) => target.remove_dir(path),
-        FileOp::Create(path, payload) => target.create(path, payload),
-        FileOp::Append(path, payload) => target.append(path, payload),
-        FileOp::Read(path, len) => target.read(path, *len),
-        FileOp::Delete(path) => target.delete(path),
-        FileOp::Sync => target.sync(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Payload;
+    use crate::op::{FileOp, Payload};
     use crate::target::{Clock, TargetError};
     use crate::workload::WorkloadPlan;
     use alloc::format;
@@ -153,29 +139,17 @@ mod tests {
     const MS: Nanos = Nanos::from_millis(1);
 
     impl FileTarget for Scripted {
-        fn make_dir(&mut self, path: &str) -> TargetResult {
-            self.op(format!("mkdir {path}"), MS)
-        }
-        fn remove_dir(&mut self, path: &str) -> TargetResult {
-            self.op(format!("rmdir {path}"), MS)
-        }
-        fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-            self.op(format!("create {path} {}", payload.len()), MS)
-        }
-        fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-            self.op(format!("append {path} {}", payload.len()), MS)
-        }
-        fn read(&mut self, path: &str, len: u64) -> TargetResult {
-            self.op(format!("read {path} {len}"), MS)
-        }
-        fn delete(&mut self, path: &str) -> TargetResult {
-            if path == "bad" {
-                return Err(TargetError { action: "delete", object: path.into(), reason: "gone".into(), errno: Some(2) });
+        fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+            match op {
+                FileOp::MakeDir(path) => self.op(format!("mkdir {path}"), MS),
+                FileOp::RemoveDir(path) => self.op(format!("rmdir {path}"), MS),
+                FileOp::Create(path, payload) => self.op(format!("create {path} {}", payload.len()), MS),
+                FileOp::Append(path, payload) => self.op(format!("append {path} {}", payload.len()), MS),
+                FileOp::Read(path, len) => self.op(format!("read {path} {len}"), MS),
+                FileOp::Delete("bad") => Err(TargetError::new("delete", "bad", "gone", Some(2))),
+                FileOp::Delete(path) => self.op(format!("delete {path}"), MS),
+                FileOp::Sync => self.op("sync".into(), Nanos::from_secs(1)),
             }
-            self.op(format!("delete {path}"), MS)
-        }
-        fn sync(&mut self) -> TargetResult {
-            self.op("sync".into(), Nanos::from_secs(1))
         }
     }
 

@@ -1,6 +1,6 @@
 //! Jobs of a fio file on a modelled drive.
 
-use super::{SimulatedDrive, SimulationPlan, WorkloadResult, metric};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult};
 use crate::run::{Better, Metric, Unit};
 use crate::runner::jobs::{metrics, run as run_jobs};
 use crate::runner::recorder::Recorder;
@@ -63,7 +63,7 @@ impl GroupWaf<'_> {
         self.totals.windows(2).zip(&self.alone).filter_map(|(totals, job)| {
             let (host, medium) = (totals[1].0 - totals[0].0, totals[1].1 - totals[0].1);
             let job = job.filter(|_| host > 0 && self.alone.len() > 1)?;
-            Some(metric(&format!("{job}.waf"), Unit::Ratio, Better::Lower, medium as f64 / host as f64))
+            Some(Metric::single(format!("{job}.waf"), Unit::Ratio, Better::Lower, medium as f64 / host as f64))
         })
     }
 }

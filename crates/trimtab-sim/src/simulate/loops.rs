@@ -1,7 +1,7 @@
 //! CrystalDiskMark test sets in rounds, each on a new test file.
 
-use super::{SimulatedDrive, SimulationPlan, WorkloadResult, metric};
-use crate::run::{Axis, Better, Field, Series, Unit};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult};
+use crate::run::{Axis, Better, Field, Metric, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
 use crate::runner::{Events, Observer, RunProgress, blocks};
@@ -161,7 +161,7 @@ impl Loops {
         outcome.recorded.phases.truncate(rounds.passes.seen());
         let trends = figures::trends(&rounds.passes.passes, steady_size);
         let mut metrics: Vec<_> = trends.iter().flat_map(Trend::metrics).collect();
-        metrics.push(metric("rounds", Unit::Count, Better::Neither, rounds.passes.rounds as f64));
+        metrics.push(Metric::single("rounds", Unit::Count, Better::Neither, rounds.passes.rounds as f64));
         outcome.recorded.series.extend(figures::series(&rounds.passes.passes));
         outcome.recorded.series.extend(trends.iter().map(per_round));
         outcome.recorded.series.extend(rounds.waf());

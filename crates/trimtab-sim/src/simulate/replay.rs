@@ -113,16 +113,9 @@ impl HostPace {
 
 impl<D: Device> Replay<D> {
     /// A replay on `drive` from `now`.
-    pub fn new(drive: SteeredDrive<D>, now: Nanos) -> Self {
+    pub fn new(drive: SteeredDrive<D>, now: Nanos, timing: Timing) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
-        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, Timing::Recorded) }
-    }
-
-    /// Uses `timing` instead of the recorded times.
-    #[must_use]
-    pub fn timed(mut self, timing: Timing) -> Self {
-        self.pace = HostPace::from(self.latest, timing);
-        self
+        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, timing) }
     }
 
     /// Restarts the trace at the drive's current time.
@@ -190,7 +183,7 @@ pub fn outcome<E>(
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
 ) -> Result<ReplayOutcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(SteeredDrive::new(drive, interface, policy, now, mapped).counted().until(stopped), now).timed(timing);
+    let mut replay = Replay::new(SteeredDrive::new(drive, interface, policy, now, mapped).counted(stopped), now, timing);
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
@@ -321,7 +314,7 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let drive = SteeredDrive::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
-        let mut replay = Replay::new(drive, Nanos::ZERO);
+        let mut replay = Replay::new(drive, Nanos::ZERO, Timing::Recorded);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
             assert!(replay.event(&event(Nanos::ZERO, TraceOpKind::Write, offset, len, Nanos::ZERO)).is_err());
         }

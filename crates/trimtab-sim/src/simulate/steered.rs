@@ -83,20 +83,12 @@ impl<D: Device> SteeredDrive<D> {
         Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
     }
 
-    /// Counts commands and their latency from here on.
+    /// Counts commands and their latency from here on. Stops calling the policy once `stopped`
+    /// returns true; results after that are invalid.
     #[must_use]
-    pub fn counted(mut self) -> Self {
+    pub fn counted(mut self, stopped: fn() -> bool) -> Self {
         if let Some(steering) = &mut self.steering {
-            steering.host.counts = Some(Box::default());
-        }
-        self
-    }
-
-    /// Stops calling the policy once `stopped` returns true; results after that are invalid.
-    #[must_use]
-    pub fn until(mut self, stopped: fn() -> bool) -> Self {
-        if let Some(steering) = &mut self.steering {
-            steering.stopped = stopped;
+            (steering.host.counts, steering.stopped) = (Some(Box::default()), stopped);
         }
         self
     }
@@ -445,7 +437,7 @@ mod tests {
             let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
             let parsed = policy.parse().unwrap();
             let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
-            let mut drive = drive.until(count);
+            let mut drive = drive.counted(count);
             for at in [0, CENTURY_S] {
                 drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
             }
@@ -477,7 +469,7 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "adaptive".parse().unwrap();
         let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
-        drive.until(after_ten).idle(Nanos::from_secs(CENTURY_S));
+        drive.counted(after_ten).idle(Nanos::from_secs(CENTURY_S));
         assert_eq!(TURNS.load(Ordering::Relaxed), 11);
     }
 

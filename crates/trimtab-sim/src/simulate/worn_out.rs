@@ -49,8 +49,7 @@ fn of_run(run: &Run, name: &str) -> u64 {
 pub fn describe(run: &mut Run) {
     let (first, written, retired) =
         (of_run(run, "first_retired_written_bytes"), of_run(run, "host_written_bytes"), of_run(run, "now_worn_out_superblocks"));
-    let figure =
-        |name: &str, bytes: u64| Metric { name: name.to_owned(), unit: Unit::Bytes, better: Better::Higher, samples: vec![bytes as f64] };
+    let figure = |name, bytes: u64| Metric::single(name, Unit::Bytes, Better::Higher, bytes as f64);
     if retired > 0 {
         run.metrics.push(figure(metrics::FIRST_RETIRED_WRITTEN, first));
     }
@@ -103,7 +102,7 @@ mod tests {
         };
         let mut simulated = run(&spec, &plan, &mut ()).unwrap();
         let end = simulated.end.clone();
-        let header = crate::runner::header::RunHeader::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
+        let header = crate::run::Run::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
         let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
         simulated.describe(&mut run);
         (run, end)

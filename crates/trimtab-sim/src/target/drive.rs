@@ -7,9 +7,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Reverse;
 use trimtab_drive::units::Nanos;
-use trimtab_drive::{Command, Device};
+use trimtab_drive::{Command, Device, Refusal};
 
 /// A drive model that executes block operations. Virtual time advances to the next completion
 /// when the caller waits for it.
@@ -34,7 +34,7 @@ struct CompletionQueue {
 impl CompletionQueue {
     #[inline]
     fn push(&mut self, new: InFlightCommand) {
-        if self.queue.back().is_none_or(|last| *last <= new) {
+        if self.queue.back().is_none_or(|last| last.order <= new.order) {
             self.queue.push_back(new);
         } else {
             self.late.push(Reverse(new));
@@ -45,52 +45,26 @@ impl CompletionQueue {
     #[inline]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
-        let from_late = other.is_some_and(|other| first.is_none_or(|first| *other <= *first));
-        if (if from_late { other } else { first }).is_none_or(|next| next.done > now && !wait) {
+        let from_late = other.is_some_and(|other| first.is_none_or(|first| other.order <= first.order));
+        if (if from_late { other } else { first }).is_none_or(|next| next.done() > now && !wait) {
             return None;
         }
         if from_late { self.late.pop().map(|Reverse(other)| other) } else { self.queue.pop_front() }
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlightCommand {
-    done: Nanos,
-    sequence: u64,
+    /// Completion time, then sequence number: one comparison, without an unpredictable branch.
+    order: u128,
     tag: u32,
     issued: Nanos,
 }
 
 impl InFlightCommand {
-    /// A single number, for comparison without an unpredictable branch.
     #[inline]
-    fn order(&self) -> u128 {
-        u128::from(self.done.0) << 64 | u128::from(self.sequence)
-    }
-}
-
-impl PartialEq for InFlightCommand {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for InFlightCommand {}
-
-impl Ord for InFlightCommand {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl PartialOrd for InFlightCommand {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-
-    #[inline]
-    fn le(&self, other: &Self) -> bool {
-        self.order() <= other.order()
+    const fn done(&self) -> Nanos {
+        Nanos((self.order >> 64) as u64)
     }
 }
 
@@ -114,13 +88,10 @@ impl<D: Device> DriveTarget<D> {
     /// The drive refuses the operation.
     pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         let completion = self.drive.submit(self.now, op);
-        completion.result.map_err(|refusal| TargetError {
-            action: op.kind().name(),
-            object: describe(op),
-            reason: refusal.to_string(),
-            errno: refusal.errno(),
-        })?;
-        self.in_flight.push(InFlightCommand { done: completion.done, sequence: self.submitted, tag, issued: self.now });
+        let error = |refusal: Refusal| TargetError::new(op.kind().name(), describe(op), refusal.to_string(), refusal.errno());
+        completion.result.map_err(error)?;
+        let order = u128::from(completion.done.0) << 64 | u128::from(self.submitted);
+        self.in_flight.push(InFlightCommand { order, tag, issued: self.now });
         self.submitted += 1;
         Ok(())
     }
@@ -167,7 +138,8 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
 
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut reaped = 0;
-        while let Some(InFlightCommand { done: completed, tag, issued, .. }) = self.in_flight.pop(self.now, reaped < min) {
+        while let Some(next) = self.in_flight.pop(self.now, reaped < min) {
+            let (completed, tag, issued) = (next.done(), next.tag, next.issued);
             self.now = self.now.max(completed);
             // Modelled submission takes no time: the drive's latency includes command overhead.
             done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
@@ -180,7 +152,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
 impl<D: Device> PacedTarget for DriveTarget<D> {
     fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let next = [self.in_flight.queue.front(), self.in_flight.late.peek().map(|Reverse(late)| late)];
-        let next = next.into_iter().flatten().map(|command| command.done).min();
+        let next = next.into_iter().flatten().map(InFlightCommand::done).min();
         if next.is_some_and(|next| next <= instant) {
             return self.reap(1, done);
         }
@@ -246,11 +218,11 @@ mod tests {
             let (mut pending, mut sorted, mut now) = (CompletionQueue::default(), Vec::new(), 0);
             for (sequence, (later, pause, wait)) in (0_u64..).zip(steps) {
                 now += pause;
-                pending.push(InFlightCommand { done: Nanos(now + later), sequence, tag: 0, issued: Nanos(now) });
+                pending.push(InFlightCommand { order: u128::from(now + later) << 64 | u128::from(sequence), tag: 0, issued: Nanos(now) });
                 sorted.push((now + later, sequence));
                 sorted.sort_unstable();
                 let expected = (wait || sorted[0].0 <= now).then(|| sorted.remove(0));
-                proptest::prop_assert_eq!(pending.pop(Nanos(now), wait).map(|next| (next.done.0, next.sequence)), expected);
+                proptest::prop_assert_eq!(pending.pop(Nanos(now), wait).map(|next| (next.done().0, next.order as u64)), expected);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Parser for blkparse's default output.
 
-use super::{LineError, RawRecord, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, Volume, bytes, decimal, number};
+use super::{LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -107,7 +107,7 @@ fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a
     let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
     let without_data = |volume: Volume, why| match preflush {
-        true => TraceLine::Request(RawRecord::new(at_ns, volume, TraceOpKind::Flush, 0, 0)),
+        true => TraceLine::Request(TraceRecord::new(at_ns, volume, TraceOpKind::Flush, 0, 0)),
         false => TraceLine::Skipped(volume, why),
     };
     let kind = match kind {
@@ -125,7 +125,7 @@ fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a
         _ => return Err(LineError::new("the event has no '+ sectors'")),
     }
     let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
-    Ok(TraceLine::Request(RawRecord { preflush, fua, ..RawRecord::new(at_ns, volume, kind, offset, len) }))
+    Ok(TraceLine::Request(TraceRecord { preflush, fua, ..TraceRecord::new(at_ns, volume, kind, offset, len) }))
 }
 
 /// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in place

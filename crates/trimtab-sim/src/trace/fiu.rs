@@ -1,6 +1,6 @@
 //! Parser for the traces of Florida International University (IODedup, SRCMap).
 
-use super::{LineError, RawRecord, SECTOR_BYTES, TraceLine, TraceOpKind, Volume, bytes, number};
+use super::{LineError, SECTOR_BYTES, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, number};
 use alloc::vec::Vec;
 
 /// `nanoseconds pid process sector sectors W|R major minor [MD5 …]`. Process names may
@@ -22,5 +22,5 @@ pub(super) fn line(line: &str) -> Result<TraceLine, LineError> {
         return Err(LineError::new("it has no 'sector sectors W|R major minor'"));
     };
     let (offset, len) = (bytes(first, SECTOR_BYTES, "the sector")?, bytes(count, SECTOR_BYTES, "the number of sectors")?);
-    Ok(TraceLine::Request(RawRecord::new(at_ns.into(), volume, kind, offset, len)))
+    Ok(TraceLine::Request(TraceRecord::new(at_ns.into(), volume, kind, offset, len)))
 }

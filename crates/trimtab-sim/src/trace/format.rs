@@ -9,7 +9,7 @@ use core::fmt;
 use core::str::FromStr;
 
 /// A text format.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFormat {
     /// fio's iolog, version 2 or 3 (stated in its first line).
     Iolog,
@@ -97,17 +97,6 @@ impl TraceFormat {
         }
     }
 }
-
-impl PartialEq for TraceFormat {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Table(one), Self::Table(other)) => core::ptr::eq(*one, *other),
-            _ => core::mem::discriminant(self) == core::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for TraceFormat {}
 
 impl fmt::Display for TraceFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Parser for fio's iolog, versions 2 and 3.
 
-use super::{LineError, RawRecord, TraceLine, TraceOpKind, Volume, number, shortened};
+use super::{LineError, TraceLine, TraceOpKind, TraceRecord, Volume, number, shortened};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -47,11 +47,11 @@ impl IologState {
         };
         let volume = self.volume(file)?;
         if kind == TraceOpKind::Flush {
-            return Ok(TraceLine::Request(RawRecord::new(at_ns, volume, kind, 0, 0)));
+            return Ok(TraceLine::Request(TraceRecord::new(at_ns, volume, kind, 0, 0)));
         }
         let offset = number(fields.next(), "the offset")?;
         let len = number(fields.next(), "the length")?;
-        Ok(TraceLine::Request(RawRecord::new(at_ns, volume, kind, offset, len)))
+        Ok(TraceLine::Request(TraceRecord::new(at_ns, volume, kind, offset, len)))
     }
 
     fn volume(&mut self, file: &str) -> Result<Volume, LineError> {

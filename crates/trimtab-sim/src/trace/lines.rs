@@ -1,12 +1,11 @@
 //! A text trace of one volume, line by line.
 
 use super::skipped::SkipCounts;
-use super::{BlkparseEvent, LineError, Parser, RawRecord, TraceFormat, TraceLine, TraceReadOptions, TraceRecord, Volume};
+use super::{BlkparseEvent, LineError, Parser, TraceFormat, TraceLine, TraceReadOptions, TraceRecord, Volume};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use trimtab_drive::units::Nanos;
 
 /// Maximum volumes named in an error message.
 const NAMED_MAX: usize = 20;
@@ -28,7 +27,7 @@ pub struct Lines {
     cut: bool,
     skipped: SkipCounts,
     /// Requests by time and line.
-    waiting: BTreeMap<(u128, u64), RawRecord>,
+    waiting: BTreeMap<(u128, u64), TraceRecord>,
     /// Earliest and latest request returned, in the trace's own time.
     given: Option<(u128, u128)>,
     /// Latest request read.
@@ -114,7 +113,7 @@ impl Lines {
         self.wait(raw)
     }
 
-    fn wait(&mut self, raw: RawRecord) -> Result<(), TextError> {
+    fn wait(&mut self, raw: TraceRecord) -> Result<(), TextError> {
         if self.given.is_some_and(|(_, latest)| raw.at_ns < latest) {
             return Err(TextError::Late);
         }
@@ -138,8 +137,7 @@ impl Lines {
         let ((at_ns, number), raw) = self.waiting.pop_first()?;
         let earliest = self.given.map_or(at_ns, |(earliest, _)| earliest);
         self.given = Some((earliest, at_ns));
-        let at = u64::try_from(at_ns - earliest).unwrap_or(u64::MAX);
-        Some((raw.record(Nanos(at)), number))
+        Some((TraceRecord { at_ns: at_ns - earliest, ..raw }, number))
     }
 
     /// Warnings after the last line: deviations from the text.

@@ -4,32 +4,23 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
+use trimtab_drive::named;
 
-/// Reason why a request is not replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SkipReason {
-    /// No bytes.
-    Empty,
-    /// No response in the trace.
-    NoResponse,
-    /// A command for the drive that bypasses the block layer.
-    PassedThrough,
-    /// A zone command: reset, open, close, finish or append.
-    Zone,
-    /// Writes zeros without sending data.
-    WriteZeroes,
-}
-
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Empty => "size 0",
-            Self::NoResponse => "no response",
-            Self::PassedThrough => "passed-through command",
-            Self::Zone => "zone command",
-            Self::WriteZeroes => "write zeroes, which sends no data",
-        })
+named! {
+    "reason"
+    /// Reason why a request is not replayed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum SkipReason {
+        /// No bytes.
+        Empty = "size 0",
+        /// No response in the trace.
+        NoResponse = "no response",
+        /// A command for the drive that bypasses the block layer.
+        PassedThrough = "passed-through command",
+        /// A zone command: reset, open, close, finish or append.
+        Zone = "zone command",
+        /// Writes zeros without sending data.
+        WriteZeroes = "write zeroes, which sends no data",
     }
 }
 

@@ -1,12 +1,12 @@
 //! Formats with one request per line in fixed columns.
 
-use super::{LineError, RawRecord, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, Volume, bytes, decimal, number, shortened};
+use super::{LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Columns of a format.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ColumnFormat {
     /// Separator; white space if `None`.
     separator: Option<char>,
@@ -17,7 +17,7 @@ pub struct ColumnFormat {
     most: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct TraceColumn {
     /// Name in messages.
     name: &'static str,
@@ -26,7 +26,7 @@ struct TraceColumn {
     content: ColumnContent,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ColumnContent {
     /// Decimal number in units of this many nanoseconds, a power of ten.
     Decimal(u32),
@@ -222,7 +222,7 @@ impl ColumnFormat {
     }
 
     fn request(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
-        let mut raw = RawRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
+        let mut raw = TraceRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
         let mut host = "";
         let mut served = true;
         for (TraceColumn { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {

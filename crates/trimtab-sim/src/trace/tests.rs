@@ -12,7 +12,7 @@ fn parse_events(name: &str, events: Option<BlkparseEvent>, text: &str) -> Vec<Tr
     let record = |line| match parser.line(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
         TraceLine::Request(raw) => {
             let at_ns = raw.at_ns - *first_ns.get_or_insert(raw.at_ns);
-            Some(raw.record(Nanos(at_ns.try_into().unwrap())))
+            Some(TraceRecord { at_ns, ..raw })
         }
         _ => None,
     };
@@ -23,8 +23,8 @@ fn parse(name: &str, text: &str) -> Vec<TraceRecord> {
     parse_events(name, None, text)
 }
 
-fn record(at_ns: u64, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> TraceRecord {
-    TraceRecord { at: Nanos(at_ns), volume, kind, offset, len, preflush: false, fua: false }
+fn record(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> TraceRecord {
+    TraceRecord { at_ns, volume, kind, offset, len, preflush: false, fua: false }
 }
 
 fn number(number: u64) -> Volume {
@@ -278,7 +278,7 @@ fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<Requests, 
         lines.line(line, number == last)?;
     }
     lines.end()?;
-    let given = core::iter::from_fn(|| lines.next(true)).map(|(record, line)| (record.at.0, line)).collect();
+    let given = core::iter::from_fn(|| lines.next(true)).map(|(record, line)| (record.at_ns as u64, line)).collect();
     Ok((given, lines.warnings()))
 }
 
@@ -327,7 +327,7 @@ fn trace_time_too_far_back_is_refused() {
     for at in 1..100_000_u64 {
         lines.line(&alloc::format!("{at} 1 0 4096 0\n"), false).unwrap();
         if let Some((record, _)) = lines.next(false) {
-            assert!(record.at.0 >= core::mem::replace(&mut latest, record.at.0));
+            assert!(record.at_ns >= core::mem::replace(&mut latest, record.at_ns));
         }
     }
     assert!(latest > 0);

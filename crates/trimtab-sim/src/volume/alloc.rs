@@ -41,9 +41,9 @@ pub type BlockRun = (u32, u32);
 
 /// Part of a group reserved for small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SmallFileReserve {
-    start: u32,
-    len: u32,
+pub struct SmallFileReserve {
+    pub start: u32,
+    pub len: u32,
 }
 
 /// Free space of a volume.
@@ -51,7 +51,7 @@ struct SmallFileReserve {
 pub struct Allocator {
     pub groups: Vec<BlockGroup>,
     /// Shared preallocations by order of length; each list is sorted by length.
-    shared: [Vec<SmallFileReserve>; SHARED_LISTS],
+    pub shared: [Vec<SmallFileReserve>; SHARED_LISTS],
     /// End of the last large allocation of an open file; the next continues there.
     stream: Option<u32>,
     blocks: u32,
@@ -86,12 +86,6 @@ impl Allocator {
     #[must_use]
     pub fn free(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.free())).sum()
-    }
-
-    /// The shared preallocations.
-    #[cfg(test)]
-    pub fn preallocations(&self) -> Vec<BlockRun> {
-        self.shared.iter().flatten().map(|shared| (shared.start, shared.len)).collect()
     }
 
     /// Frees all shared preallocations.

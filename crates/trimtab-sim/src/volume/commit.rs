@@ -10,17 +10,10 @@ use trimtab_drive::units::{Bytes, Nanos};
 
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
-    transaction: CommitTransaction,
+    pub(super) transaction: CommitTransaction,
     stage: CommitStage,
     /// Last batch in progress when the transaction was closed.
     batches: u64,
-}
-
-impl Commit {
-    #[cfg(test)]
-    pub(super) fn freed(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.transaction.freed.iter()
-    }
 }
 
 #[derive(Clone, Debug)]

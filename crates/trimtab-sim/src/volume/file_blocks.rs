@@ -1,6 +1,7 @@
 //! A file as a block device: direct I/O without the page cache, for random writes.
 
 use super::Volume;
+use super::ops::{errno, refused};
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
 use crate::op::Payload;
@@ -70,9 +71,8 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         self.volume
     }
 
-    fn refused(&self, op: &Command<'_>, reason: &str, errno: i32) -> TargetError {
-        let object = format!("{} of {}", op.kind().name(), self.path);
-        TargetError { action: "do", object, reason: reason.to_string(), errno: Some(errno) }
+    fn refused(&self, op: &Command<'_>, why: (i32, &str)) -> TargetError {
+        refused("do", format!("{} of {}", op.kind().name(), self.path), why)
     }
 
     /// Volume ranges of `len` bytes of the file from `offset`.
@@ -111,10 +111,10 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         let (offset, len) = match op {
             Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => (offset, len),
             Command::Flush => (0, 0),
-            Command::Trim(_) => return Err(self.refused(&op, "Operation not supported", 95)),
+            Command::Trim(_) => return Err(self.refused(&op, errno::EOPNOTSUPP)),
         };
         if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) || offset.saturating_add(len) > self.info.size.0 {
-            return Err(self.refused(&op, "Invalid argument", 22));
+            return Err(self.refused(&op, errno::EINVAL));
         }
         let parts = self.parts(offset, len);
         let volume = &mut *self.volume;

@@ -61,11 +61,6 @@ impl BlockGroup {
         (self.trimmed, self.touched) = (false, true);
     }
 
-    #[cfg(test)]
-    pub const fn blocks(&self) -> u32 {
-        self.blocks
-    }
-
     #[must_use]
     pub const fn free(&self) -> u32 {
         self.free
@@ -251,18 +246,6 @@ impl BlockGroup {
             Some((start, end - start))
         })
     }
-
-    /// The counts computed from the bitmap.
-    #[cfg(test)]
-    pub fn recounted(&self) -> Self {
-        let mut fresh = Self { free: 0, runs: 0, orders: [0; ORDERS], ..self.clone() };
-        for (start, len) in self.runs_from(0, GROUP_BLOCKS).collect::<Vec<_>>() {
-            fresh.free += len;
-            fresh.runs += 1;
-            fresh.count_buddies(start, start + len, true);
-        }
-        fresh
-    }
 }
 
 /// Order of the buddy that begins at `at` in a free run that ends at `to`.
@@ -287,6 +270,23 @@ fn for_each_word(start: u32, len: u32, mut each: impl FnMut(usize, u64)) {
 mod tests {
     use super::*;
     use trimtab_drive::rng::Stream;
+
+    impl BlockGroup {
+        pub const fn blocks(&self) -> u32 {
+            self.blocks
+        }
+
+        /// The counts computed from the bitmap.
+        pub fn recounted(&self) -> Self {
+            let mut fresh = Self { free: 0, runs: 0, orders: [0; ORDERS], ..self.clone() };
+            for (start, len) in self.runs_from(0, GROUP_BLOCKS).collect::<Vec<_>>() {
+                fresh.free += len;
+                fresh.runs += 1;
+                fresh.count_buddies(start, start + len, true);
+            }
+            fresh
+        }
+    }
 
     #[test]
     fn buddies_are_the_largest_aligned_powers_of_two() {

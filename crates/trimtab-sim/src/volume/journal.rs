@@ -14,7 +14,7 @@ const REVOKES_PER_BLOCK: u32 = (BLOCK as u32 - 20) / 8;
 const LAST_CHANGE: u32 = 64;
 
 /// A set of blocks with fast lookup and clearing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct BlockSet {
     bits: Vec<u64>,
     list: Vec<u32>,
@@ -76,7 +76,7 @@ struct LoggedTransaction {
     left: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Journal {
     /// First block on the volume, and number of blocks.
     start: u32,
@@ -113,16 +113,9 @@ impl Journal {
             transaction_max: transaction_max.unwrap_or(blocks / 3).clamp(1, blocks / 3),
             id: 1,
             running: BlockSet::new(volume_blocks),
-            running_blocks: 0,
-            revokes: 0,
-            since: None,
-            freed: FreedExtents::default(),
             committing: BlockSet::new(volume_blocks),
             head: 1,
-            used: 0,
-            logged: VecDeque::new(),
-            home: BTreeMap::new(),
-            home_since: None,
+            ..Self::default()
         }
     }
 
@@ -257,34 +250,33 @@ impl Journal {
         }
         blocks
     }
-
-    /// Blocks waiting to be written in place.
-    #[cfg(test)]
-    pub fn home_blocks(&self) -> usize {
-        self.home.len()
-    }
-
-    /// Blocks of the log in use.
-    #[cfg(test)]
-    pub const fn used(&self) -> u32 {
-        self.used
-    }
-
-    /// Panics if an invariant does not hold.
-    #[cfg(test)]
-    pub fn check(&self) {
-        let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
-        assert!(logged <= self.used && self.used < self.blocks, "{logged} of {} used of {}", self.used, self.blocks);
-        let left: u32 = self.logged.iter().map(|logged| logged.left).sum();
-        assert_eq!(left as usize, self.home.len());
-        assert!(self.head >= 1 && self.head < self.blocks);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use trimtab_drive::rng::Stream;
+
+    impl Journal {
+        /// Blocks waiting to be written in place.
+        pub fn home_blocks(&self) -> usize {
+            self.home.len()
+        }
+
+        /// Blocks of the log in use.
+        pub const fn used(&self) -> u32 {
+            self.used
+        }
+
+        /// Panics if an invariant does not hold.
+        pub fn check(&self) {
+            let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
+            assert!(logged <= self.used && self.used < self.blocks, "{logged} of {} used of {}", self.used, self.blocks);
+            let left: u32 = self.logged.iter().map(|logged| logged.left).sum();
+            assert_eq!(left as usize, self.home.len());
+            assert!(self.head >= 1 && self.head < self.blocks);
+        }
+    }
 
     #[test]
     fn commit_size_matches_jbd2() {

@@ -1,6 +1,5 @@
 //! Files and directories: location of their blocks and unwritten parts.
 
-use super::names::hash;
 use super::spec::BLOCK;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +13,7 @@ const EXTENTS_INLINE: usize = 4;
 /// Extents in an extent block.
 const EXTENTS_PER_BLOCK: usize = 340;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Inode number, from 0.
     pub inode: u32,
@@ -50,28 +49,20 @@ pub struct Node {
     pub dir: Option<Box<Dir>>,
 }
 
+/// Hash of a name in a directory.
+#[must_use]
+pub fn hash(parent: u32, name: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    // The multiplications above hardly mix the low bits of short names.
+    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
 impl Node {
     pub(super) fn new(inode: u32, parent: u32, name: &str, generation: u32, now: Nanos) -> Self {
-        Self {
-            inode,
-            parent,
-            name: name.into(),
-            generation,
-            size: 0,
-            extents: Extents::default(),
-            tree_blocks: Vec::new(),
-            dirty_from: u32::MAX,
-            queued: false,
-            dirtied: Nanos::ZERO,
-            open: false,
-            class: DataClass::Zero,
-            cached: 0,
-            used: 0,
-            accessed: now,
-            modified: now,
-            transaction: 0,
-            dir: None,
-        }
+        Self { inode, parent, name: name.into(), generation, dirty_from: u32::MAX, accessed: now, modified: now, ..Self::default() }
     }
 
     /// Hash of its name in its directory.

@@ -1,21 +1,20 @@
 //! File operations.
 
 use super::alloc::AllocationPurpose;
-use super::names::hash;
-use super::node::{Dir, Node, ROOT, entry_bytes, name_key};
+use super::node::{Dir, Node, ROOT, entry_bytes, hash, name_key};
 use super::queue::Urgency;
 use super::spec::BLOCK;
 use super::{Atime, Volume};
-use crate::op::Payload;
-use crate::target::{TargetError, TargetResult};
+use crate::op::{FileOp, Payload};
+use crate::target::{FileTarget, TargetError, TargetResult};
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::Device;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Errors as Linux numbers them.
-mod errno {
+pub mod errno {
     pub const ENOENT: (i32, &str) = (2, "No such file or directory");
     pub const EIO: (i32, &str) = (5, "Input/output error");
     pub const EEXIST: (i32, &str) = (17, "File exists");
@@ -25,6 +24,7 @@ mod errno {
     pub const ENOSPC: (i32, &str) = (28, "No space left on device");
     pub const EROFS: (i32, &str) = (30, "Read-only file system");
     pub const ENOTEMPTY: (i32, &str) = (39, "Directory not empty");
+    pub const EOPNOTSUPP: (i32, &str) = (95, "Operation not supported");
 }
 
 /// Blocks per step of a write into the page cache; the flusher may start between steps.
@@ -36,8 +36,8 @@ const RESERVE: u64 = 4096;
 /// Age at which a `relatime` access time is updated.
 const RELATIME_AGE: Nanos = Nanos::from_secs(86_400);
 
-fn refused(action: &'static str, path: &str, (errno, reason): (i32, &str)) -> TargetError {
-    TargetError { action, object: path.to_string(), reason: reason.to_string(), errno: Some(errno) }
+pub fn refused(action: &'static str, object: impl Into<String>, (errno, reason): (i32, &str)) -> TargetError {
+    TargetError::new(action, object, reason, Some(errno))
 }
 
 impl<D: Device> Volume<D> {
@@ -90,10 +90,8 @@ impl<D: Device> Volume<D> {
     // Names.
 
     fn lookup(&self, parent: u32, name: &str) -> Option<u32> {
-        self.names.find(hash(parent, name), |node| {
-            let node = &self.nodes[node as usize];
-            node.parent == parent && *node.name == *name
-        })
+        let is = |node: &u32| self.nodes[*node as usize].parent == parent && *self.nodes[*node as usize].name == *name;
+        self.names.find(hash(parent, name), is).copied()
     }
 
     /// Parent directory and last component of `path`.
@@ -166,8 +164,7 @@ impl<D: Device> Volume<D> {
                 self.journal.dirty(block, self.now);
             }
         }
-        let nodes = &self.nodes;
-        self.names.insert(hash, node, |other| nodes[other as usize].hash());
+        self.names.insert_unique(hash, node, |other| self.nodes[*other as usize].hash());
         let block = self.leaf_block(parent, key);
         self.journal.dirty(block, self.now);
         self.touch_inode(parent);
@@ -202,8 +199,7 @@ impl<D: Device> Volume<D> {
         if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
             dir.remove(key);
         }
-        let nodes = &self.nodes;
-        self.names.remove(hash, node, |other| nodes[other as usize].hash());
+        self.names.find_entry(hash, |other| *other == node).expect("the node has its name").remove();
         self.touch_inode(parent);
     }
 
@@ -256,100 +252,6 @@ impl<D: Device> Volume<D> {
 
     // The operations.
 
-    pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
-        self.begin("make directory", path, self.spec.host.dir)?;
-        let (parent, name) = self.parent_of("make directory", path)?;
-        if self.lookup(parent, name).is_some() {
-            return Err(refused("make directory", path, errno::EEXIST));
-        }
-        self.has_space("make directory", path, 2)?;
-        let parent_inode = self.nodes[parent as usize].inode;
-        let seed = hash(parent, name);
-        let inode = self.inodes.for_dir(parent, parent_inode, seed, &self.space);
-        let inode = inode.ok_or_else(|| refused("make directory", path, errno::ENOSPC))?;
-        let node = self.new_node(inode, parent, name);
-        self.nodes[node as usize].dir = Some(Box::new(Dir::new()));
-        self.touch_inode_bitmap(inode);
-        self.enter(node);
-        self.add_dir_block(node);
-        self.touch_inode(node);
-        self.end_change();
-        Ok(())
-    }
-
-    pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
-        self.begin("remove directory", path, self.spec.host.dir)?;
-        let (parent, name) = self.parent_of("remove directory", path)?;
-        let node = self.lookup(parent, name).ok_or_else(|| refused("remove directory", path, errno::ENOENT))?;
-        match &self.nodes[node as usize].dir {
-            None => return Err(refused("remove directory", path, errno::ENOTDIR)),
-            Some(dir) if dir.entries > 0 => return Err(refused("remove directory", path, errno::ENOTEMPTY)),
-            Some(_) => {}
-        }
-        self.leave(node);
-        self.destroy(node);
-        self.last_dir = ("\0".to_string(), ROOT);
-        self.end_change();
-        Ok(())
-    }
-
-    pub(super) fn op_create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.begin("create", path, self.spec.host.create)?;
-        let (parent, name) = self.parent_of("create", path)?;
-        if self.lookup(parent, name).is_some() {
-            return Err(refused("create", path, errno::EEXIST));
-        }
-        self.has_space("create", path, payload.len().div_ceil(BLOCK) + 1)?;
-        let overflow = self.nodes[parent as usize].dir.as_ref().and_then(|dir| dir.overflow_group);
-        let found = self.inodes.for_file(self.nodes[parent as usize].inode, overflow, &self.space);
-        let (inode, overflow) = found.ok_or_else(|| refused("create", path, errno::ENOSPC))?;
-        if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
-            dir.overflow_group = overflow;
-        }
-        let node = self.new_node(inode, parent, name);
-        self.touch_inode_bitmap(inode);
-        self.enter(node);
-        self.touch_inode(node);
-        self.write(node, payload);
-        self.end_change();
-        Ok(())
-    }
-
-    pub(super) fn op_append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.begin("append to", path, self.spec.host.open)?;
-        let node = self.find_file("append to", path)?;
-        let file = &self.nodes[node as usize];
-        let (size, blocks) = (file.size, file.blocks());
-        self.has_space("append to", path, (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks))?;
-        if !size.is_multiple_of(BLOCK) && file.cached < blocks && file.dirty_from >= blocks {
-            // A partial last block must be read before it can be rewritten.
-            self.read_blocks(node, blocks - 1, 1);
-        }
-        self.write(node, payload);
-        self.end_change();
-        Ok(())
-    }
-
-    pub(super) fn op_read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.begin("read", path, self.spec.host.open)?;
-        let node = self.find_file("read", path)?;
-        let file = &self.nodes[node as usize];
-        if len > file.size {
-            let reason = "it is shorter".to_string();
-            return Err(TargetError { action: "read", object: path.to_string(), reason, errno: None });
-        }
-        let blocks = len.div_ceil(BLOCK) as u32;
-        let allocated = file.extents.blocks();
-        let missing = blocks.min(allocated).saturating_sub(file.cached);
-        if missing > 0 {
-            self.read_blocks(node, self.nodes[node as usize].cached, missing);
-        }
-        self.work(Nanos(self.spec.host.read_block.0 * u64::from(blocks)));
-        self.cache(node, blocks);
-        self.update_atime(node);
-        self.healthy("read", path)
-    }
-
     fn update_atime(&mut self, node: u32) {
         let file = &self.nodes[node as usize];
         let update = match self.spec.atime {
@@ -363,53 +265,6 @@ impl<D: Device> Volume<D> {
             self.touch_inode(node);
             self.end_change();
         }
-    }
-
-    pub(super) fn op_delete(&mut self, path: &str) -> TargetResult {
-        self.begin("delete", path, self.spec.host.delete)?;
-        let node = self.find_file("delete", path)?;
-        let extents = self.nodes[node as usize].extents.len() as u64;
-        self.work(Nanos(self.spec.host.extent.0 * extents));
-        self.wait_for_journal();
-        self.leave(node);
-        self.destroy(node);
-        self.end_change();
-        Ok(())
-    }
-
-    /// Makes everything durable, like `sync` and `syncfs`.
-    pub(super) fn op_sync(&mut self) -> TargetResult {
-        self.healthy("sync", "the volume")?;
-        let mut committed = false;
-        while let Some((_, _, since)) = self.dirty.front() {
-            debug_assert!(*since <= self.now);
-            if self.queue.congested() {
-                self.step();
-            } else if self.write_oldest(Urgency::Sync).is_err() {
-                self.queue.unplug();
-                self.make_way();
-                self.step();
-            }
-        }
-        self.queue.unplug();
-        // Without waiting: changes during writeback belong to the next transaction.
-        if self.commit.is_none() && self.journal.anything_running() {
-            self.start_commit();
-            committed = true;
-        }
-        while self.contents_under_way() {
-            self.step();
-        }
-        committed |= self.commit_and_wait();
-        let blocks = self.journal.take_home(false);
-        let ticket = self.queue.ticket();
-        self.write_home(&blocks, ticket, Urgency::Sync);
-        self.wait_for(ticket);
-        if !committed {
-            let ticket = self.flush_cache();
-            self.wait_for(ticket);
-        }
-        self.healthy("sync", "the volume")
     }
 
     /// Makes one file durable: its contents, and the journal up to its last change.
@@ -531,5 +386,161 @@ impl<D: Device> Volume<D> {
             }
         }
         self.wait_for(ticket);
+    }
+}
+
+impl<D: Device> FileTarget for Volume<D> {
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        match op {
+            FileOp::MakeDir(path) => self.op_make_dir(path),
+            FileOp::RemoveDir(path) => self.op_remove_dir(path),
+            FileOp::Create(path, payload) => self.op_create(path, payload),
+            FileOp::Append(path, payload) => self.op_append(path, payload),
+            FileOp::Read(path, len) => self.op_read(path, *len),
+            FileOp::Delete(path) => self.op_delete(path),
+            FileOp::Sync => self.op_sync(),
+        }
+    }
+}
+
+// The operations.
+impl<D: Device> Volume<D> {
+    pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
+        self.begin("make directory", path, self.spec.host.dir)?;
+        let (parent, name) = self.parent_of("make directory", path)?;
+        if self.lookup(parent, name).is_some() {
+            return Err(refused("make directory", path, errno::EEXIST));
+        }
+        self.has_space("make directory", path, 2)?;
+        let parent_inode = self.nodes[parent as usize].inode;
+        let seed = hash(parent, name);
+        let inode = self.inodes.for_dir(parent, parent_inode, seed, &self.space);
+        let inode = inode.ok_or_else(|| refused("make directory", path, errno::ENOSPC))?;
+        let node = self.new_node(inode, parent, name);
+        self.nodes[node as usize].dir = Some(Box::new(Dir::new()));
+        self.touch_inode_bitmap(inode);
+        self.enter(node);
+        self.add_dir_block(node);
+        self.touch_inode(node);
+        self.end_change();
+        Ok(())
+    }
+
+    pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
+        self.begin("remove directory", path, self.spec.host.dir)?;
+        let (parent, name) = self.parent_of("remove directory", path)?;
+        let node = self.lookup(parent, name).ok_or_else(|| refused("remove directory", path, errno::ENOENT))?;
+        match &self.nodes[node as usize].dir {
+            None => return Err(refused("remove directory", path, errno::ENOTDIR)),
+            Some(dir) if dir.entries > 0 => return Err(refused("remove directory", path, errno::ENOTEMPTY)),
+            Some(_) => {}
+        }
+        self.leave(node);
+        self.destroy(node);
+        self.last_dir = ("\0".to_string(), ROOT);
+        self.end_change();
+        Ok(())
+    }
+
+    pub(super) fn op_create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.begin("create", path, self.spec.host.create)?;
+        let (parent, name) = self.parent_of("create", path)?;
+        if self.lookup(parent, name).is_some() {
+            return Err(refused("create", path, errno::EEXIST));
+        }
+        self.has_space("create", path, payload.len().div_ceil(BLOCK) + 1)?;
+        let overflow = self.nodes[parent as usize].dir.as_ref().and_then(|dir| dir.overflow_group);
+        let found = self.inodes.for_file(self.nodes[parent as usize].inode, overflow, &self.space);
+        let (inode, overflow) = found.ok_or_else(|| refused("create", path, errno::ENOSPC))?;
+        if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
+            dir.overflow_group = overflow;
+        }
+        let node = self.new_node(inode, parent, name);
+        self.touch_inode_bitmap(inode);
+        self.enter(node);
+        self.touch_inode(node);
+        self.write(node, payload);
+        self.end_change();
+        Ok(())
+    }
+
+    pub(super) fn op_append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.begin("append to", path, self.spec.host.open)?;
+        let node = self.find_file("append to", path)?;
+        let file = &self.nodes[node as usize];
+        let (size, blocks) = (file.size, file.blocks());
+        self.has_space("append to", path, (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks))?;
+        if !size.is_multiple_of(BLOCK) && file.cached < blocks && file.dirty_from >= blocks {
+            // A partial last block must be read before it can be rewritten.
+            self.read_blocks(node, blocks - 1, 1);
+        }
+        self.write(node, payload);
+        self.end_change();
+        Ok(())
+    }
+
+    pub(super) fn op_read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.begin("read", path, self.spec.host.open)?;
+        let node = self.find_file("read", path)?;
+        let file = &self.nodes[node as usize];
+        if len > file.size {
+            return Err(TargetError::new("read", path, "it is shorter", None));
+        }
+        let blocks = len.div_ceil(BLOCK) as u32;
+        let allocated = file.extents.blocks();
+        let missing = blocks.min(allocated).saturating_sub(file.cached);
+        if missing > 0 {
+            self.read_blocks(node, self.nodes[node as usize].cached, missing);
+        }
+        self.work(Nanos(self.spec.host.read_block.0 * u64::from(blocks)));
+        self.cache(node, blocks);
+        self.update_atime(node);
+        self.healthy("read", path)
+    }
+
+    pub(super) fn op_delete(&mut self, path: &str) -> TargetResult {
+        self.begin("delete", path, self.spec.host.delete)?;
+        let node = self.find_file("delete", path)?;
+        let extents = self.nodes[node as usize].extents.len() as u64;
+        self.work(Nanos(self.spec.host.extent.0 * extents));
+        self.wait_for_journal();
+        self.leave(node);
+        self.destroy(node);
+        self.end_change();
+        Ok(())
+    }
+
+    pub(super) fn op_sync(&mut self) -> TargetResult {
+        self.healthy("sync", "the volume")?;
+        let mut committed = false;
+        while let Some((_, _, since)) = self.dirty.front() {
+            debug_assert!(*since <= self.now);
+            if self.queue.congested() {
+                self.step();
+            } else if self.write_oldest(Urgency::Sync).is_err() {
+                self.queue.unplug();
+                self.make_way();
+                self.step();
+            }
+        }
+        self.queue.unplug();
+        // Without waiting: changes during writeback belong to the next transaction.
+        if self.commit.is_none() && self.journal.anything_running() {
+            self.start_commit();
+            committed = true;
+        }
+        while self.contents_under_way() {
+            self.step();
+        }
+        committed |= self.commit_and_wait();
+        let blocks = self.journal.take_home(false);
+        let ticket = self.queue.ticket();
+        self.write_home(&blocks, ticket, Urgency::Sync);
+        self.wait_for(ticket);
+        if !committed {
+            let ticket = self.flush_cache();
+            self.wait_for(ticket);
+        }
+        self.healthy("sync", "the volume")
     }
 }

@@ -29,7 +29,7 @@ pub enum Urgency {
     Async,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestKind {
     Read,
     Write(DataClass),
@@ -203,7 +203,7 @@ impl<D> BlockQueue<D> {
                 && last.ticket == request.ticket
                 && last.offset + last.len == offset
                 && last.len < most
-                && same_kind(last.kind, request.kind)
+                && last.kind == request.kind
             {
                 let n = len.min(most - last.len);
                 last.len += n;
@@ -367,13 +367,5 @@ impl<D: Device> BlockQueue<D> {
             idle_since: (!busy).then_some(self.foreground_until),
             wait_max: self.wait_max.take(),
         }
-    }
-}
-
-fn same_kind(a: RequestKind, b: RequestKind) -> bool {
-    match (a, b) {
-        (RequestKind::Read, RequestKind::Read) => true,
-        (RequestKind::Write(a), RequestKind::Write(b)) => a == b,
-        _ => false,
     }
 }

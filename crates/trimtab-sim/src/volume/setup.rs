@@ -5,7 +5,6 @@ use super::freed::MergeRule;
 use super::inodes::Inodes;
 use super::journal::Journal;
 use super::layout::VolumeLayout;
-use super::names::Names;
 use super::node::{Dir, Node, ROOT};
 use super::queue::{BlockQueue, Urgency};
 use super::spec::{BLOCK, Discard, VolumeSpec};
@@ -16,6 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use hashbrown::HashTable;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -74,7 +74,7 @@ impl<D: Device> Volume<D> {
             nodes: Vec::new(),
             spare_nodes: Vec::new(),
             generations: 0,
-            names: Names::new(),
+            names: HashTable::new(),
             last_dir: ("".to_string(), ROOT),
             reserved: 0,
             ballast: Vec::new(),
@@ -194,23 +194,18 @@ impl<D: Device> Volume<D> {
         runs
     }
 
-    /// Allocates free blocks, as if to old files, until `fill` of the volume is in use, leaving
-    /// free extents of about the given length throughout.
-    pub fn age(&mut self, age: &Age) -> Result<(), VolumeError> {
-        let mean = age.free_extent.0 as f64 / BLOCK as f64;
-        self.age_with(age, mean, &|rng| (-libm::log(1.0 - rng.unit()) * mean) as u32)
-    }
-
-    /// As [`age`](Self::age), with free extent lengths drawn from `lengths`, in blocks.
+    /// Allocates free blocks, as if to old files, until `fill` of the volume is in use. Leaves free
+    /// extents throughout, of lengths drawn from `lengths`, in blocks; without those, random ones
+    /// of about the given length.
     pub fn age_like(&mut self, age: &Age, lengths: &[u32]) -> Result<(), VolumeError> {
-        if lengths.is_empty() {
-            return self.age(age);
-        }
-        let mean = lengths.iter().copied().map(f64::from).sum::<f64>() / lengths.len() as f64;
-        self.age_with(age, mean, &|rng| lengths[rng.below(lengths.len() as u64) as usize])
-    }
-
-    fn age_with(&mut self, age: &Age, mean: f64, free_len: &dyn Fn(&mut Stream) -> u32) -> Result<(), VolumeError> {
+        let mean = match lengths.len() {
+            0 => age.free_extent.0 as f64 / BLOCK as f64,
+            len => lengths.iter().copied().map(f64::from).sum::<f64>() / len as f64,
+        };
+        let free_len = |rng: &mut Stream| match lengths.len() as u64 {
+            0 => (-libm::log(1.0 - rng.unit()) * mean) as u32,
+            len => lengths[rng.below(len) as usize],
+        };
         if !(0.0..=0.99).contains(&age.fill) {
             return Err(VolumeError::new(format!("a volume cannot be {:.0} % full", age.fill * 100.0)));
         }
@@ -229,7 +224,7 @@ impl<D: Device> Volume<D> {
             let base = group as u32 * super::group::GROUP_BLOCKS;
             let runs: Vec<(u32, u32)> = self.space.groups[group].runs_from(0, super::group::GROUP_BLOCKS).collect();
             for (start, len) in runs {
-                cut(&mut rng, (base + start, len), keep_share, (mean, free_len), &mut taken);
+                cut(&mut rng, (base + start, len), keep_share, (mean, &free_len), &mut taken);
             }
         }
         for (start, len) in &taken {

@@ -2,7 +2,7 @@
 //! trims run in parallel with the foreground.
 
 use super::{BLOCK, Volume};
-use crate::op::Payload;
+use crate::op::FileOp;
 use crate::policy::{Driver, Observation, Policy, RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult};
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
 use alloc::boxed::Box;
@@ -18,31 +18,24 @@ pub const WRITTEN_STEP: Bytes = Bytes(1024);
 const DRAIN_POLL: Nanos = Nanos::from_millis(1);
 /// Longest wait for those after the last deletion.
 const DRAIN_MAX: Nanos = Nanos::from_secs(24 * 3600);
-/// Trims within this time of each other form one span in the log.
-const SPAN_GAP: Nanos = Nanos::from_secs(1);
+/// Trims within this time of each other count as one.
+const TRIM_GAP: Nanos = Nanos::from_secs(1);
 /// The same if the later trim is at a higher address: a pass with pauses.
 const PASS_GAP: Nanos = Nanos::from_secs(65);
-/// Maximum spans in the log; later trims extend the last.
-const SPANS_MAX: usize = 10_000;
-
-/// A sequence of trims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Start of the first.
-    pub began: Nanos,
-    /// End of the last.
-    pub ended: Nanos,
-    /// Windows.
-    pub windows: u64,
-    /// Discards sent.
-    pub sent: Amount,
-}
+/// Maximum trims counted.
+const TRIMS_MAX: u64 = 10_000;
 
 /// Log of the policy's trims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrimLog {
-    /// Spans in order.
-    pub spans: Vec<Span>,
+    /// Trims.
+    pub trims: u64,
+    /// Start of the last.
+    pub began: Nanos,
+    /// End of the last.
+    pub ended: Nanos,
+    /// Discards sent.
+    pub sent: Amount,
     /// Total time with a trim in progress.
     pub busy: Nanos,
     /// Windows that failed because the drive refused a command.
@@ -50,26 +43,15 @@ pub struct TrimLog {
 }
 
 impl TrimLog {
-    /// Discards sent in all spans.
-    #[must_use]
-    pub fn sent(&self) -> Amount {
-        self.spans.iter().map(|span| span.sent).sum()
-    }
-
     fn add(&mut self, began: Nanos, further_on: bool, outcome: &TrimOutcome) {
-        let ended = began + outcome.took;
-        let sent = outcome.counted.unwrap_or_default();
-        self.busy += outcome.took;
-        let full = self.spans.len() >= SPANS_MAX;
-        let gap = if further_on { PASS_GAP } else { SPAN_GAP };
-        match self.spans.last_mut() {
-            Some(last) if full || began <= last.ended + gap => {
-                last.ended = ended;
-                last.windows += 1;
-                last.sent += sent;
-            }
-            _ => self.spans.push(Span { began, ended, windows: 1, sent }),
+        let gap = if further_on { PASS_GAP } else { TRIM_GAP };
+        if self.trims == 0 || (began > self.ended + gap && self.trims < TRIMS_MAX) {
+            self.trims += 1;
+            self.began = began;
         }
+        self.ended = began + outcome.took;
+        self.busy += outcome.took;
+        self.sent += outcome.counted.unwrap_or_default();
     }
 }
 
@@ -106,7 +88,6 @@ impl<D: Device> Surface for ObservedVolume<D> {
         let step = self.counter_step.0;
         Observation {
             written: Some(Bytes(self.volume.written().0 / step * step)),
-            written_step: self.counter_step,
             free: self.volume.free_space(),
             tail: Bytes(BLOCK),
             by_size: true,
@@ -178,7 +159,7 @@ impl<D: Device> SteeredVolume<D> {
 
     /// True if a pass is in progress or paused, or the filesystem has pending discards.
     pub fn pass_under_way(&self) -> bool {
-        self.trimming() || self.policy().running()
+        self.trimming() || self.driver.running()
     }
 
     /// True if a trim of the policy or an online discard is in progress.
@@ -290,40 +271,10 @@ impl<D: Device> Clock for SteeredVolume<D> {
     }
 }
 
-impl<D: Device> SteeredVolume<D> {
-    fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
-        self.poll();
-        operation(&mut self.surface.volume)
-    }
-}
-
 impl<D: Device> FileTarget for SteeredVolume<D> {
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.make_dir(path))
-    }
-
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.remove_dir(path))
-    }
-
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.between(|volume| volume.create(path, payload))
-    }
-
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.between(|volume| volume.append(path, payload))
-    }
-
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.between(|volume| volume.read(path, len))
-    }
-
-    fn delete(&mut self, path: &str) -> TargetResult {
-        self.between(|volume| volume.delete(path))
-    }
-
-    fn sync(&mut self) -> TargetResult {
-        self.between(Volume::sync)
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        self.poll();
+        self.surface.volume.execute(op)
     }
 }
 
@@ -332,6 +283,7 @@ mod tests {
     mod shipped;
 
     use super::*;
+    use crate::op::Payload;
     use crate::policy::{PolicySpec, PolicyState};
     use crate::volume::VolumeSpec;
     use alloc::format;
@@ -415,11 +367,14 @@ mod tests {
         foreground(&mut target, 190);
         assert_eq!(target.log(), &TrimLog::default());
         let alone = foreground(&mut target, 1);
-        let during = foreground(&mut target, 400);
-        let span = target.log().spans[0];
-        assert_eq!(span.began.0 / S, 20);
+        let mut during = Nanos::ZERO;
+        while target.log().trims == 0 || target.pass_under_way() {
+            during = during.max(foreground(&mut target, 1));
+        }
+        let log = target.log();
+        assert_eq!((log.trims, log.began.0 / S), (1, 20));
         // About 1.9 GiB at 9 ms per MiB take 17 s; a request waits for a group of 128 MiB.
-        assert!((14..20).contains(&((span.ended - span.began).0 / S)), "{span:?}");
+        assert!((14..20).contains(&((log.ended - log.began).0 / S)), "{log:?}");
         assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
     }
 
@@ -439,14 +394,14 @@ mod tests {
         let longest = target.volume().drive().trim_max;
         assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");
         let free = target.volume().free_space();
-        assert!(target.log().sent().bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent().bytes);
-        assert_eq!(target.log().sent().bytes.0, target.volume().drive().trimmed);
+        assert!(target.log().sent.bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent.bytes);
+        assert_eq!(target.log().sent.bytes.0, target.volume().drive().trimmed);
     }
 
     #[test]
     fn adaptive_trim_runs_after_enough_writes() {
         let mut target = steered("adaptive:poll=1s:share=10%:at-most=0s", 0, 0);
-        for i in 0..4_usize {
+        for i in 0..4_u64 {
             for j in 0..8 {
                 target.create(&format!("f{j}"), &Payload::Fill { len: 16 << 20, class: DataClass::Random }).unwrap();
             }
@@ -457,7 +412,7 @@ mod tests {
             let until = target.now() + Nanos::from_secs(10);
             target.idle_until(until);
             // 134 MB per round; a tenth of the free space is about 190 MB.
-            assert_eq!(target.log().spans.len(), i.div_ceil(2), "round {i}");
+            assert_eq!(target.log().trims, i.div_ceil(2), "round {i}");
         }
     }
 
@@ -465,14 +420,14 @@ mod tests {
     fn user_and_shutdown_trims_are_done() {
         let mut target = steered("none", 0, 0);
         target.idle_until(Nanos::from_secs(100));
-        assert_eq!(target.log().spans.len(), 0);
+        assert_eq!(target.log().trims, 0);
         target.force();
         target.idle_until(Nanos::from_secs(200));
-        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
+        assert_eq!(target.log().sent.bytes.0, target.volume().space.free() * BLOCK);
         let mut target = steered("batched:shutdown", 0, 0);
         target.idle_until(Nanos::from_secs(100));
-        assert_eq!(target.log().spans.len(), 0);
+        assert_eq!(target.log().trims, 0);
         target.shut_down();
-        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
+        assert_eq!(target.log().sent.bytes.0, target.volume().space.free() * BLOCK);
     }
 }

@@ -1,12 +1,11 @@
-//! A volume as a target of file workloads and trim policies.
+//! A volume as a clock and a target of trims.
 
 use super::group::GROUP_BLOCKS;
-use super::{BLOCK, TrimRun, Volume};
-use crate::op::Payload;
+use super::ops::{errno, refused};
+use super::{BLOCK, Volume};
 use crate::policy::TrimRequest;
-use crate::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimWindow};
+use crate::target::{Clock, TargetResult, TrimOutcome, TrimWindow};
 use alloc::format;
-use alloc::string::ToString;
 use trimtab_drive::Device;
 use trimtab_drive::units::{Bytes, Nanos};
 
@@ -20,36 +19,6 @@ impl<D: Device> Clock for Volume<D> {
     }
 }
 
-impl<D: Device> FileTarget for Volume<D> {
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        self.op_make_dir(path)
-    }
-
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        self.op_remove_dir(path)
-    }
-
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.op_create(path, payload)
-    }
-
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        self.op_append(path, payload)
-    }
-
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        self.op_read(path, len)
-    }
-
-    fn delete(&mut self, path: &str) -> TargetResult {
-        self.op_delete(path)
-    }
-
-    fn sync(&mut self) -> TargetResult {
-        self.op_sync()
-    }
-}
-
 impl<D: Device> Volume<D> {
     /// Trims the free extents of at least `min_extent` in `window`, blocking.
     ///
@@ -57,12 +26,7 @@ impl<D: Device> Volume<D> {
     /// `min_extent` exceeds a group, or the device refuses the discard.
     pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome> {
         if min_extent.0 > u64::from(GROUP_BLOCKS) * BLOCK {
-            return Err(TargetError {
-                action: "trim",
-                object: format!("extents of at least {} bytes", min_extent.0),
-                reason: "Invalid argument".to_string(),
-                errno: Some(22),
-            });
+            return Err(refused("trim", format!("extents of at least {} bytes", min_extent.0), errno::EINVAL));
         }
         while self.trimming() {
             self.step();
@@ -71,15 +35,10 @@ impl<D: Device> Volume<D> {
         while self.trimming() {
             self.step();
         }
-        let TrimRun { outcome, refused, .. } = self.take_trimmed().unwrap_or_default();
-        if refused > 0 {
-            return Err(TargetError {
-                action: "trim",
-                object: format!("{} bytes at {}", window.len, window.start),
-                reason: "Operation not supported".to_string(),
-                errno: Some(95),
-            });
+        let run = self.take_trimmed().unwrap_or_default();
+        if run.refused > 0 {
+            return Err(refused("trim", format!("{} bytes at {}", window.len, window.start), errno::EOPNOTSUPP));
         }
-        Ok(outcome)
+        Ok(run.outcome)
     }
 }

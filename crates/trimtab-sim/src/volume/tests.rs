@@ -94,7 +94,10 @@ impl Volume<Recorder> {
             for component in path.split('/') {
                 at = self
                     .names
-                    .find(names::hash(at, component), |n| self.nodes[n as usize].parent == at && *self.nodes[n as usize].name == *component)
+                    .find(node::hash(at, component), |n| {
+                        self.nodes[*n as usize].parent == at && *self.nodes[*n as usize].name == *component
+                    })
+                    .copied()
                     .unwrap_or_else(|| panic!("{path} is gone"));
             }
             let file = &self.nodes[at as usize];
@@ -356,8 +359,8 @@ fn large_file_is_contiguous_and_small_files_are_packed() {
     }
     v.sync().unwrap();
     let extents = |name: &str| {
-        let node = v.names.find(names::hash(node::ROOT, name), |n| *v.nodes[n as usize].name == *name).unwrap();
-        v.nodes[node as usize].extents.iter().collect::<Vec<_>>()
+        let node = v.names.find(node::hash(node::ROOT, name), |n| *v.nodes[*n as usize].name == *name).unwrap();
+        v.nodes[*node as usize].extents.iter().collect::<Vec<_>>()
     };
     assert!(extents("large").len() <= 16, "{:?}", extents("large"));
     let small: Vec<(u32, u32)> = (0..200).flat_map(|i| extents(&format!("small{i}"))).collect();
@@ -445,7 +448,7 @@ fn fitrim_skips_trimmed_groups_like_ext4() {
     // Mixed minimums lose space silently: after a trim with a large minimum and one group with a
     // small one, all groups count as trimmed.
     v.remount();
-    v.age(&Age { fill: 0.5, free_extent: Bytes(64 << 10), class: DataClass::Zero, write: false, seed: 1 }).unwrap();
+    v.age_like(&Age { fill: 0.5, free_extent: Bytes(64 << 10), class: DataClass::Zero, write: false, seed: 1 }, &[]).unwrap();
     assert_eq!(v.trim(all, Bytes(16 << 20)).unwrap().returned, Bytes::ZERO);
     let group = v.trim_windows()[2];
     assert!(v.trim(group, Bytes::ZERO).unwrap().returned > Bytes::ZERO);
@@ -485,7 +488,7 @@ fn trim_by_size_sends_all_once_and_marks_groups() {
     let mut spec = VolumeSpec::ext4();
     spec.mkfs.discard = false;
     let mut v = volume(spec, 1 << 30);
-    v.age(&Age { fill: 0.5, free_extent: Bytes(256 << 10), class: DataClass::Zero, write: false, seed: 1 }).unwrap();
+    v.age_like(&Age { fill: 0.5, free_extent: Bytes(256 << 10), class: DataClass::Zero, write: false, seed: 1 }, &[]).unwrap();
     v.create("f", &fill(BLOCK, 1)).unwrap();
     v.sync().unwrap();
     v.space.drop_preallocations();
@@ -545,7 +548,7 @@ fn trim_in_small_commands_interleaves_with_reads() {
 fn age_leaves_requested_free_space() {
     let mut v = volume(VolumeSpec::ext4(), 4 << 30);
     let age = Age { fill: 0.6, free_extent: Bytes(256 << 10), class: DataClass::Compressible(7), write: true, seed: 1 };
-    v.age(&age).unwrap();
+    v.age_like(&age, &[]).unwrap();
     v.check();
     let free = v.free_space().as_f64() / v.size().as_f64();
     assert!((0.38..0.42).contains(&free), "{free}");

@@ -21,7 +21,7 @@ pub(super) struct OnlineDiscards {
     /// Remaining part of the current extent: position and end.
     extent: Option<(u32, u32)>,
     /// Discard in flight: reserved blocks and completion time.
-    in_flight: Option<((u32, u32), Nanos)>,
+    pub(super) in_flight: Option<((u32, u32), Nanos)>,
 }
 
 impl OnlineDiscards {
@@ -31,14 +31,6 @@ impl OnlineDiscards {
             Some((_, done)) => Some(done),
             None => (self.extent.is_some() || !self.queue.is_empty()).then_some(Nanos::ZERO),
         }
-    }
-}
-
-impl OnlineDiscards {
-    /// Blocks reserved by the discard in flight.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> Option<(u32, u32)> {
-        self.in_flight.map(|(run, _)| run)
     }
 }
 
@@ -60,7 +52,7 @@ pub(super) struct ActiveTrim {
     /// Remaining blocks of the window.
     next: u32,
     end: u32,
-    in_flight: Option<((u32, u32), Nanos)>,
+    pub(super) in_flight: Option<((u32, u32), Nanos)>,
     /// Eligible free runs of the current group, in reverse order.
     runs: Vec<(u32, u32)>,
     /// The current group, if the window covers all of it.
@@ -73,12 +65,6 @@ impl ActiveTrim {
     pub(super) fn next(&self) -> Nanos {
         self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
     }
-
-    /// Blocks reserved by the discard in flight.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> Option<(u32, u32)> {
-        self.in_flight.map(|(run, _)| run)
-    }
 }
 
 /// Result of a FITRIM.
@@ -88,14 +74,12 @@ pub struct TrimRun {
     pub outcome: TrimOutcome,
     /// Discard commands refused by the drive.
     pub refused: u64,
-    /// Longest duration of a single command.
-    pub command_max: Nanos,
 }
 
 impl<D: Device> Volume<D> {
     /// Discards blocks in commands of the maximum size. Returns the last completion time.
-    fn discard(&mut self, start: u32, len: u32, command_max: u64) -> (Nanos, u64, u64) {
-        let most = (self.spec.discard_max.0.min(command_max) / BLOCK).max(1) * BLOCK;
+    fn discard(&mut self, start: u32, len: u32) -> (Nanos, u64, u64) {
+        let most = (self.spec.discard_max.0 / BLOCK).max(1) * BLOCK;
         let (mut at, end) = (self.offset(start), self.offset(start) + u64::from(len) * BLOCK);
         let refused = self.queue.traffic.discards_refused;
         let (mut done, mut commands) = (self.now, 0);
@@ -113,7 +97,7 @@ impl<D: Device> Volume<D> {
         let ranges = (self.spec.discard_ranges.max(1) as usize).min(left.len());
         if ranges == 1 {
             let Some((start, len)) = left.pop() else { return self.now };
-            return self.discard(start, len, u64::MAX).0;
+            return self.discard(start, len).0;
         }
         let taken = left.split_off(left.len() - ranges);
         let extents: Vec<Extent> =
@@ -153,7 +137,7 @@ impl<D: Device> Volume<D> {
                 self.discards.extent = Some((run.0 + len, end));
             }
             self.space.take(run.0, len);
-            let (done, ..) = self.discard(run.0, len, u64::MAX);
+            let (done, ..) = self.discard(run.0, len);
             self.discards.in_flight = Some((run, done));
             return;
         }
@@ -309,7 +293,7 @@ impl<D: Device> Volume<D> {
             trim.inside = true;
         }
         self.space.take(start, n);
-        let (done, commands, refused) = self.discard(start, n, u64::MAX);
+        let (done, commands, refused) = self.discard(start, n);
         trim.in_flight = Some(((start, n), done));
         trim.commands_left = trim.commands_left.saturating_sub(commands.max(1));
         let bytes = u64::from(n) * BLOCK;
@@ -318,6 +302,5 @@ impl<D: Device> Volume<D> {
         let taken = Amount { count: commands - refused, bytes: if refused == 0 { Bytes(bytes) } else { Bytes::ZERO } };
         outcome.counted = Some(outcome.counted.unwrap_or_default() + taken);
         trim.run.refused += refused;
-        trim.run.command_max = trim.run.command_max.max(done.saturating_sub(self.now));
     }
 }

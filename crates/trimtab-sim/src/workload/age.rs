@@ -8,7 +8,7 @@ use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 use trimtab_drive::data::DataClass;
@@ -124,26 +124,23 @@ pub struct Age {
     path: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum AgeStage {
-    BeginFill,
+    BeginRound,
     Fill,
-    FillSync,
-    BeginDelete,
     /// Group and file to delete next.
     Delete(usize, u64),
-    DeleteSync,
-    End,
 }
 
+/// A step, with the group, directory, file and bytes it is about.
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    MakeGroup(usize),
-    MakeDir(usize, u64),
+    Phase(&'static str),
+    MakeDir(usize, Option<u64>),
     Create(usize, u64, u64),
     Append(usize, u64, u64),
-    RemoveDir(usize, u64),
-    RemoveGroup(usize),
+    Delete(usize, u64),
+    RemoveDir(usize, Option<u64>),
     Sync,
 }
 
@@ -160,7 +157,7 @@ impl Age {
             settings,
             rng: Stream::new(settings.seed, "age"),
             rounds_done: 0,
-            state: AgeStage::BeginFill,
+            state: AgeStage::BeginRound,
             left: [0; GROUPS.len()],
             files: [0; GROUPS.len()],
             queue: VecDeque::new(),
@@ -177,12 +174,13 @@ impl Age {
     fn begin_round(&mut self) {
         let bytes = self.round_bytes(self.rounds_done);
         let mut rest = bytes;
+        self.queue.push_back(Item::Phase(FILL));
         for (i, group) in GROUPS.iter().enumerate() {
             let share = if i + 1 == GROUPS.len() { rest } else { (u128::from(bytes) * u128::from(group.percent) / 100) as u64 };
             self.left[i] = share;
             rest -= share;
             self.files[i] = 0;
-            self.queue.push_back(Item::MakeGroup(i));
+            self.queue.push_back(Item::MakeDir(i, None));
         }
     }
 
@@ -208,7 +206,7 @@ impl Age {
         self.files[group] += 1;
         self.left[group] -= size;
         if file.is_multiple_of(DIR_FILES) {
-            self.queue.push_back(Item::MakeDir(group, file / DIR_FILES));
+            self.queue.push_back(Item::MakeDir(group, Some(file / DIR_FILES)));
         }
         self.queue.push_back(Item::Create(group, file, size.min(PIECE)));
         let mut written = size.min(PIECE);
@@ -220,47 +218,47 @@ impl Age {
         true
     }
 
-    /// Deletes a file; returns the following state. Queues removal of directories left empty.
-    fn decide_delete(&mut self, group: usize, file: u64) -> AgeStage {
-        let last = file + 1 == self.files[group];
-        if last || (file + 1).is_multiple_of(DIR_FILES) {
-            self.queue.push_back(Item::RemoveDir(group, file / DIR_FILES));
+    /// Deletes a file, with the directories it leaves empty.
+    fn decide_delete(&mut self, group: usize, file: u64) {
+        self.state = AgeStage::Delete(group, file + 1);
+        if file < self.files[group] {
+            self.queue.push_back(Item::Delete(group, file));
+            if file + 1 == self.files[group] || (file + 1).is_multiple_of(DIR_FILES) {
+                self.queue.push_back(Item::RemoveDir(group, Some(file / DIR_FILES)));
+            }
+            return;
         }
-        if last { self.next_group(group) } else { AgeStage::Delete(group, file + 1) }
+        self.queue.push_back(Item::RemoveDir(group, None));
+        self.state = AgeStage::Delete(group + 1, 0);
+        if group + 1 == GROUPS.len() {
+            self.queue.extend([Item::Phase(DELETE_SYNC), Item::Sync]);
+            self.rounds_done += 1;
+            self.state = AgeStage::BeginRound;
+        }
     }
 
-    fn next_group(&mut self, group: usize) -> AgeStage {
-        self.queue.push_back(Item::RemoveGroup(group));
-        if group + 1 == GROUPS.len() { AgeStage::DeleteSync } else { AgeStage::Delete(group + 1, 0) }
-    }
-
-    fn set_path(&mut self, group: usize, dir: Option<u64>, file: Option<u64>) {
+    fn step(&mut self, item: Item) -> FileStep<'_> {
+        let (group, dir, file) = match item {
+            Item::MakeDir(group, dir) | Item::RemoveDir(group, dir) => (group, dir, None),
+            Item::Create(group, file, _) | Item::Append(group, file, _) | Item::Delete(group, file) => {
+                (group, Some(file / DIR_FILES), Some(file))
+            }
+            Item::Phase(name) => return FileStep::Phase(name),
+            Item::Sync => return FileStep::Op(FileOp::Sync),
+        };
         self.path.clear();
         self.path.push_str(GROUPS[group].name);
-        if let Some(dir) = dir {
-            let _ = write!(self.path, "/{dir}");
+        for number in dir.into_iter().chain(file) {
+            let _ = write!(self.path, "/{number}");
         }
-        if let Some(file) = file {
-            let _ = write!(self.path, "/{file}");
-        }
-    }
-
-    fn operation(&mut self, item: Item) -> FileOp<'_> {
-        let (group, dir, file) = match item {
-            Item::MakeGroup(group) | Item::RemoveGroup(group) => (group, None, None),
-            Item::MakeDir(group, dir) | Item::RemoveDir(group, dir) => (group, Some(dir), None),
-            Item::Create(group, file, _) | Item::Append(group, file, _) => (group, Some(file / DIR_FILES), Some(file)),
-            Item::Sync => return FileOp::Sync,
-        };
-        self.set_path(group, dir, file);
-        let class = GROUPS[group].class;
-        match item {
-            Item::MakeGroup(_) | Item::MakeDir(..) => FileOp::MakeDir(&self.path),
-            Item::RemoveGroup(_) | Item::RemoveDir(..) => FileOp::RemoveDir(&self.path),
-            Item::Create(_, _, len) => FileOp::Create(&self.path, Payload::Fill { len, class }),
-            Item::Append(_, _, len) => FileOp::Append(&self.path, Payload::Fill { len, class }),
-            Item::Sync => FileOp::Sync,
-        }
+        let data = |len| Payload::Fill { len, class: GROUPS[group].class };
+        FileStep::Op(match item {
+            Item::MakeDir(..) => FileOp::MakeDir(&self.path),
+            Item::RemoveDir(..) => FileOp::RemoveDir(&self.path),
+            Item::Create(.., len) => FileOp::Create(&self.path, data(len)),
+            Item::Append(.., len) => FileOp::Append(&self.path, data(len)),
+            _ => FileOp::Delete(&self.path),
+        })
     }
 }
 
@@ -274,41 +272,21 @@ impl FileWorkload for Age {
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         loop {
             if let Some(item) = self.queue.pop_front() {
-                return Some(FileStep::Op(self.operation(item)));
+                return Some(self.step(item));
             }
             match self.state {
-                AgeStage::BeginFill => {
+                AgeStage::BeginRound if self.rounds_done == self.settings.rounds => return None,
+                AgeStage::BeginRound => {
                     self.begin_round();
                     self.state = AgeStage::Fill;
-                    return Some(FileStep::Phase(FILL));
                 }
                 AgeStage::Fill => {
                     if !self.decide_file() {
-                        self.state = AgeStage::FillSync;
+                        self.queue.extend([Item::Phase(FILL_SYNC), Item::Sync, Item::Phase(DELETE)]);
+                        self.state = AgeStage::Delete(0, 0);
                     }
                 }
-                AgeStage::FillSync => {
-                    self.queue.push_back(Item::Sync);
-                    self.state = AgeStage::BeginDelete;
-                    return Some(FileStep::Phase(FILL_SYNC));
-                }
-                AgeStage::BeginDelete => {
-                    self.state = AgeStage::Delete(0, 0);
-                    return Some(FileStep::Phase(DELETE));
-                }
-                AgeStage::Delete(group, _) if self.files[group] == 0 => self.state = self.next_group(group),
-                AgeStage::Delete(group, file) => {
-                    self.state = self.decide_delete(group, file);
-                    self.set_path(group, Some(file / DIR_FILES), Some(file));
-                    return Some(FileStep::Op(FileOp::Delete(&self.path)));
-                }
-                AgeStage::DeleteSync => {
-                    self.queue.push_back(Item::Sync);
-                    self.rounds_done += 1;
-                    self.state = if self.rounds_done == self.settings.rounds { AgeStage::End } else { AgeStage::BeginFill };
-                    return Some(FileStep::Phase(DELETE_SYNC));
-                }
-                AgeStage::End => return None,
+                AgeStage::Delete(group, file) => self.decide_delete(group, file),
             }
         }
     }
@@ -326,16 +304,14 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         ("fill+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rates),
         ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(seconds(DELETE), seconds(DELETE_SYNC))),
     ];
-    all.into_iter()
-        .filter(|(_, _, _, samples): &(_, _, _, Vec<f64>)| !samples.is_empty())
-        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
-        .collect()
+    Metric::measured(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
+    use alloc::string::ToString as _;
 
     /// Replays the steps on a set of files; panics where a filesystem would refuse. Returns bytes
     /// and files by group, peak bytes, and the phases.

@@ -232,35 +232,21 @@ impl FileWorkload for Churn {
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
-        match self.stage {
-            ChurnStage::New => {
-                self.stage = ChurnStage::Filling;
-                Some(FileStep::Phase(FILL))
-            }
-            ChurnStage::Filling if self.live >= self.settings.live.0 => {
-                self.stage = ChurnStage::Filled;
-                Some(FileStep::Op(FileOp::Sync))
-            }
-            ChurnStage::Filled => {
-                self.stage = ChurnStage::Churning;
-                Some(FileStep::Phase(CHURN))
-            }
-            ChurnStage::Churning if self.written >= self.settings.written.0 => {
-                self.stage = ChurnStage::Ended;
-                Some(FileStep::Op(FileOp::Sync))
-            }
-            ChurnStage::Churning if self.session_is_over() => {
-                self.stage = ChurnStage::Pause;
-                Some(FileStep::Op(FileOp::Sync))
-            }
+        let (step, next) = match self.stage {
+            ChurnStage::New => (FileStep::Phase(FILL), ChurnStage::Filling),
+            ChurnStage::Filling if self.live >= self.settings.live.0 => (FileStep::Op(FileOp::Sync), ChurnStage::Filled),
+            ChurnStage::Filled => (FileStep::Phase(CHURN), ChurnStage::Churning),
+            ChurnStage::Churning if self.written >= self.settings.written.0 => (FileStep::Op(FileOp::Sync), ChurnStage::Ended),
+            ChurnStage::Churning if self.session_is_over() => (FileStep::Op(FileOp::Sync), ChurnStage::Pause),
             ChurnStage::Pause => {
-                self.stage = ChurnStage::Churning;
                 self.sessions += 1;
-                Some(FileStep::NotBefore(Nanos(self.settings.session_every.0.saturating_mul(self.sessions))))
+                (FileStep::NotBefore(Nanos(self.settings.session_every.0.saturating_mul(self.sessions))), ChurnStage::Churning)
             }
-            ChurnStage::Ended => None,
-            ChurnStage::Filling | ChurnStage::Churning => Some(FileStep::Op(self.change())),
-        }
+            ChurnStage::Ended => return None,
+            ChurnStage::Filling | ChurnStage::Churning => return Some(FileStep::Op(self.change())),
+        };
+        self.stage = next;
+        Some(step)
     }
 }
 

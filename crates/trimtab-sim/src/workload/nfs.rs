@@ -179,24 +179,6 @@ impl NfsStream {
     }
 }
 
-/// Executes one operation.
-pub fn execute<T: NfsTarget + ?Sized>(target: &mut T, op: &NfsOp<'_>, data: DataClass) -> TargetResult {
-    match op.kind {
-        OpKind::Lookup => target.lookup(op.path),
-        OpKind::SetAttr => target.setattr(op.path),
-        OpKind::ReadLink => target.readlink(op.path),
-        OpKind::ReadDir => target.readdir(op.path, false),
-        OpKind::ReadDirPlus => target.readdir(op.path, true),
-        OpKind::Access => target.access(op.path),
-        OpKind::FsStat => target.fsstat(),
-        OpKind::Read => target.read_at(op.path, op.offset, op.len),
-        OpKind::Write => target.write_at(op.path, op.offset, &Payload::Fill { len: op.len, class: data }),
-        OpKind::Create => target.create_stable(op.path),
-        OpKind::Delete => target.remove_stable(op.path),
-        _ => target.getattr(op.path),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -134,21 +134,6 @@ pub struct SyntheticSettings {
     pub limit: Limit,
 }
 
-impl SyntheticSettings {
-    /// Checks the settings.
-    ///
-    /// # Errors
-    /// As [`Synthetic::new`], or [`TrimsOf::InUse`] with at least as many trims as writes.
-    pub fn check(&self, trims_of: TrimPattern) -> Result<(), SyntheticSettingsError> {
-        check(self)?;
-        let Mix { read_percent, trim_percent } = self.mix;
-        if trims_of == TrimPattern::InUse && u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
-            return Err(SyntheticSettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
-        }
-        Ok(())
-    }
-}
-
 /// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -166,6 +151,8 @@ pub struct Synthetic {
     next_place: u64,
     zipf: Option<Zipf>,
     spread: Spread,
+    /// Positions in use at the beginning, if trims are of those.
+    in_use_first: Option<u64>,
     in_use: Option<UsedPositions>,
     kinds: Stream,
     sizes: Stream,
@@ -193,6 +180,7 @@ impl Synthetic {
             next_place: 0,
             zipf,
             spread: Spread::new(places, seed),
+            in_use_first: None,
             in_use: None,
             kinds: Stream::new(seed, "synthetic.kinds"),
             sizes: Stream::new(seed, "synthetic.sizes"),
@@ -208,9 +196,11 @@ impl Synthetic {
     /// # Errors
     /// At least as many trims as writes: nothing would stay in use.
     pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SyntheticSettingsError> {
-        self.settings.check(TrimPattern::InUse)?;
-        let first = in_use.min(self.settings.span) / self.grain;
-        self.in_use = (self.settings.mix.trim_percent > 0).then(|| UsedPositions::new(self.places, first, self.seed));
+        let Mix { read_percent, trim_percent } = self.settings.mix;
+        if u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
+            return Err(SyntheticSettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
+        }
+        self.in_use_first = (trim_percent > 0).then(|| in_use.min(self.settings.span) / self.grain);
         Ok(self)
     }
 
@@ -317,6 +307,7 @@ impl BlockWorkload for Synthetic {
             return None;
         }
         self.started = true;
+        self.in_use = self.in_use_first.map(|first| UsedPositions::new(self.places, first, self.seed));
         let name = match self.settings.pattern {
             Pattern::Sequential => "sequential",
             // Names as on the command line.
@@ -655,6 +646,7 @@ mod tests {
         if trims_of == TrimPattern::InUse {
             workload = workload.trimming_in_use(4096 * 1000).unwrap();
         }
+        workload.next_phase();
         let mut used = vec![true; 1000];
         let (mut sum, mut looks) = (0, 0);
         for nth in 0..400_000 {
@@ -739,6 +731,7 @@ mod tests {
                 prop_assert_eq!(tracking.is_err(), 2 * trim + read >= 100);
                 workload = tracking.unwrap_or(workload);
             }
+            workload.next_phase();
             for _ in 0..200 {
                 let Extent { offset: start, len } = workload.next_op().unwrap().extent().unwrap();
                 prop_assert!(start >= offset * 4096 && start + len <= (offset + span) * 4096);

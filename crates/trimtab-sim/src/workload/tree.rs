@@ -12,7 +12,6 @@ use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
-use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
@@ -153,10 +152,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(&delete, &delete_sync)),
         ("delete.files.rate", Unit::OpsPerSecond, Better::Higher, rate(removed().map(files).collect(), &delete)),
     ];
-    all.into_iter()
-        .filter(|(_, _, _, samples)| !samples.is_empty())
-        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
-        .collect()
+    Metric::measured(all)
 }
 
 #[cfg(test)]

@@ -320,7 +320,7 @@ impl Candidate {
             geometry,
             ftl: Ftl {
                 mapping_unit_bytes: kind.unit_bytes,
-                streams: Streams { separate_gc: self.hidden.separate_gc, hot_cold: None },
+                streams: Streams { separate_gc: self.hidden.separate_gc },
                 victim: self.hidden.victim,
                 gc: GarbageCollection::default(),
                 ..Ftl::default()

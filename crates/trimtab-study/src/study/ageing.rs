@@ -28,7 +28,7 @@ use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{Observer, RunEnd, files};
+use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::SteeredVolume;
@@ -278,7 +278,7 @@ impl Months {
                 }
                 FileStep::Op(op) => {
                     let issued = target.now();
-                    files::execute(target, &op)?;
+                    target.execute(&op)?;
                     recorder.op(op.kind(), issued, target.now(), op.bytes());
                 }
             }
@@ -457,7 +457,7 @@ fn trims(run: &mut Run, target: &AgeingTarget, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
     let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
-    metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
+    metric("trims", Unit::Count, Better::Neither, log.trims as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
     metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards.count as f64 * factor));
     metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discards.bytes.as_f64() * factor);

@@ -163,7 +163,7 @@ mod tests {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
         let mut volume = Volume::format(Serial { busy_until: Nanos::ZERO, trims: 0, others: 0 }, spec, Nanos::ZERO).unwrap();
-        volume.age(&Age { fill: 0.6, free_extent: Bytes(1 << 20), class: DataClass::Random, write: false, seed: 1 }).unwrap();
+        volume.age_like(&Age { fill: 0.6, free_extent: Bytes(1 << 20), class: DataClass::Random, write: false, seed: 1 }, &[]).unwrap();
         SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP)
     }
 

@@ -259,7 +259,7 @@ fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, observer: &dyn
     while target.now() < started + IDLE_MAX && !observer.stopped() {
         let step = target.now() + STEP;
         target.idle_until(step);
-        let now = target.log().sent().count;
+        let now = target.log().sent.count;
         if now > 0 && now == last && !target.trimming() {
             break;
         }
@@ -269,7 +269,7 @@ fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, observer: &dyn
 
 fn trim_time(target: &SteeredVolume<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
-    (!log.spans.is_empty()).then(|| Metric {
+    (log.trims > 0).then(|| Metric {
         name: metrics::TRIM_SECONDS.to_owned(),
         unit: Unit::Seconds,
         better: Better::Lower,

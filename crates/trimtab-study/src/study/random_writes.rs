@@ -13,7 +13,7 @@ use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::{RunEnd, blocks};
-use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
+use trimtab_sim::target::{BlockTarget as _, Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::SteeredVolume;
 use trimtab_sim::workload::churn::Churn;
@@ -288,7 +288,7 @@ fn session(target: &mut RandomWriteTarget, churn: &mut Churn) -> TargetResult<bo
         match step {
             FileStep::NotBefore(_) => return Ok(true),
             FileStep::Phase(_) => {}
-            FileStep::Op(op) => trimtab_sim::runner::files::execute(target, &op)?,
+            FileStep::Op(op) => target.execute(&op)?,
         }
     }
     Ok(false)

@@ -5,7 +5,7 @@ use super::small;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
-use trimtab_sim::runner::files;
+use trimtab_sim::target::FileTarget as _;
 use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{Churn, Settings};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
@@ -68,7 +68,7 @@ impl FreeExtentLengths {
         let mut churn = Churn::new(settings, seed);
         while let Some(step) = churn.next_step() {
             match step {
-                FileStep::Op(op) => files::execute(&mut volume, &op)?,
+                FileStep::Op(op) => volume.execute(&op)?,
                 FileStep::Phase(_) | FileStep::NotBefore(_) => {}
             }
         }

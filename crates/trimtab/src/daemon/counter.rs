@@ -54,16 +54,15 @@ impl WriteCounter {
         matches!(self, Self::Devices(_))
     }
 
-    /// The present value and its resolution.
-    pub fn read(&mut self, root: &Root) -> (Option<Bytes>, Bytes) {
+    /// The present value.
+    pub fn read(&self, root: &Root) -> Option<Bytes> {
         match self {
-            Self::Filesystem(file) => (root.read_u64(file).map(|kib| Bytes(kib.saturating_mul(1024))), Bytes(1024)),
+            Self::Filesystem(file) => root.read_u64(file).map(|kib| Bytes(kib.saturating_mul(1024))),
             Self::Devices(all) => {
                 let one = |sys: &PathBuf| DiskStat::read(root, sys).map(|s| s.written);
-                let sum = all.iter().map(one).try_fold(Bytes::ZERO, |sum, one| Some(sum.saturating_add(one?)));
-                (sum, Bytes(512))
+                all.iter().map(one).try_fold(Bytes::ZERO, |sum, one| Some(sum.saturating_add(one?)))
             }
-            Self::None => (None, Bytes(512)),
+            Self::None => None,
         }
     }
 }

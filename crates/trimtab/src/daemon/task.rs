@@ -327,10 +327,8 @@ impl Task {
     }
 
     fn world(&mut self) -> CallerState {
-        let (written, written_step) = self.counter.read(self.fs.root());
         CallerState {
-            written,
-            written_step,
+            written: self.counter.read(self.fs.root()),
             shutting_down: self.common.shutting_down,
             on_battery: on_battery(self.fs.root()) == Some(true),
         }

@@ -16,7 +16,7 @@ use std::time::Instant;
 use trimtab_drive::units::Nanos;
 use trimtab_linux::sys::beneath::{self, Removal};
 use trimtab_linux::target::dir::{DirOptions, DirTarget, error};
-use trimtab_sim::op::Payload;
+use trimtab_sim::op::FileOp;
 use trimtab_sim::target::{Clock, FileTarget, TargetResult};
 use trimtab_sim::workload::postmark::text_prefix;
 
@@ -322,54 +322,23 @@ impl Clock for Locations {
 }
 
 impl FileTarget for Locations {
-    /// An existing directory is used, as in the original.
-    fn make_dir(&mut self, path: &str) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        match target.make_dir(path) {
-            Err(error) if error.errno == Some(libc::EEXIST) => Ok(()),
-            result => result,
+    #[inline]
+    fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        if matches!(op, FileOp::Sync) {
+            return self.dirs.iter_mut().try_for_each(|dir| dir.execute(op));
         }
-    }
-
-    /// A directory with other files stays, as in the original.
-    fn remove_dir(&mut self, path: &str) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        match target.remove_dir(path) {
-            Err(error) if matches!(error.errno, Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)) => Ok(()),
-            result => result,
+        let (target, path) = self.route(op.path())?;
+        let result = target.execute(&op.at(path));
+        match (op, result) {
+            // As in the original, an existing directory is used, and one with other files stays.
+            (FileOp::MakeDir(_), Err(error)) if error.errno == Some(libc::EEXIST) => Ok(()),
+            (FileOp::RemoveDir(_), Err(error)) if matches!(error.errno, Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)) => Ok(()),
+            (FileOp::Create(path, _), Err(error)) if error.action == "create" => {
+                self.foreign.push((*path).to_owned());
+                Err(error)
+            }
+            (_, result) => result,
         }
-    }
-
-    #[inline]
-    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        let (target, at) = self.route(path)?;
-        let created = target.create(at, payload);
-        if created.as_ref().is_err_and(|error| error.action == "create") {
-            self.foreign.push(path.to_owned());
-        }
-        created
-    }
-
-    #[inline]
-    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        target.append(path, payload)
-    }
-
-    #[inline]
-    fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        target.read(path, len)
-    }
-
-    #[inline]
-    fn delete(&mut self, path: &str) -> TargetResult {
-        let (target, path) = self.route(path)?;
-        target.delete(path)
-    }
-
-    fn sync(&mut self) -> TargetResult {
-        self.dirs.iter_mut().try_for_each(DirTarget::sync)
     }
 }
 

@@ -21,8 +21,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], others: &[BaselineComparison
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == ComparisonVerdict::CannotTell) {
             blocks.push(SectionBlock::Text(
-                "No verdict without an interval. An interval needs two repeats per side (five for medians) and positive figures."
-                    .to_owned(),
+                "No verdict without an interval. An interval needs two repeats per side and positive figures.".to_owned(),
             ));
         }
         if against.figures.is_empty() {

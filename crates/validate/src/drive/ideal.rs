@@ -189,7 +189,7 @@ pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_
     };
     let mut flash = Flash { geometry, ..Flash::default() };
     flash.ftl.victim = victim;
-    flash.ftl.streams = Streams { separate_gc: false, hot_cold: None };
+    flash.ftl.streams = Streams { separate_gc: false };
     flash.ftl.gc.idle_delay_ns = None;
     flash.write_cache = WriteCache { idle_write_out_ns: None, ..WriteCache::default() };
     DriveSpec {

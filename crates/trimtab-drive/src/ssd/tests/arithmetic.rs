@@ -96,12 +96,9 @@ impl<'a> Arithmetic<'a> {
         let [least, most] = self
             .through_the_cache(command, depth, program_s)
             .map(|cache| [dies(die_s), channel, link, processor, queue, cache].into_iter().fold(f64::INFINITY, f64::min));
-        // The background work of a superblock becomes due at once: dies wait for it once per round,
-        // or always with bursts. A sufficiently full write cache hides that.
-        let rounds = match self.flash.ftl.gc.pacing {
-            GcPacing::Smooth => f64::from(self.flash.geometry.pages_per_block / u32::from(self.flash.geometry.bits_per_cell)),
-            GcPacing::Burst => 1.0,
-        };
+        // The background work of a superblock becomes due at once: dies wait for it once per round.
+        // A sufficiently full write cache hides that.
+        let rounds = f64::from(self.flash.geometry.pages_per_block / u32::from(self.flash.geometry.bits_per_cell));
         let background = dies(die_s - program_s).min(channel * crossings / (crossings - 1.0));
         [1.0 / (1.0 / least + 1.0 / (background * rounds)), most]
     }
@@ -227,13 +224,10 @@ struct Compared {
 }
 
 /// Compares a sequential fill by writes of `command` bytes with the arithmetic. Adds
-/// deviations of more than 5 % (10 % with bursts of collection) to the report. Returns the
-/// number of phases that were long enough to compare.
+/// deviations of more than 5 % to the report. Returns the number of phases that were long enough to compare.
 fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, sharp: bool, wrong: &mut Vec<String>) -> Compared {
     let arithmetic = Arithmetic::new(spec).of(class);
     let sharp = sharp || arithmetic.is_never_empty(command as f64, depth as f64);
-    // A burst drains the pipeline each time.
-    let tolerance = if spec.flash().unwrap().ftl.gc.pacing == GcPacing::Burst { 0.1 } else { 0.05 };
     let mut queue = Queue { class, ..Queue::new(spec, depth) };
     let groups = queue.ssd.layout().groups as f64;
     let cache = (spec.flash().unwrap().write_cache.bytes as f64).max(arithmetic.dies * arithmetic.row);
@@ -261,7 +255,7 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
         compared.phases += 1;
         compared.sharply += usize::from(most < 1.05 * least);
         compared.nearly += usize::from(most < 1.2 * least);
-        if rate < least * (1.0 - tolerance) || rate > most * (1.0 + tolerance) {
+        if rate < 0.95 * least || rate > 1.05 * most {
             wrong.push(std::format!(
                 "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, predicted {:.1} to {:.1}",
                 spec.name,
@@ -358,7 +352,6 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
         flash.nand.erase_ns = rng.between(50_000, 2_000_000);
         flash.nand.channel_bytes_per_s = rng.between(30_000_000, 1_600_000_000);
         flash.ftl.streams.separate_gc = rng.chance(0.7);
-        flash.ftl.gc.pacing = if rng.chance(0.8) { GcPacing::Smooth } else { GcPacing::Burst };
         let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
         flash.write_cache.bytes = row * u64::from(dies) * rng.between(4, 16);
         spec.interface = Interface {
@@ -523,8 +516,8 @@ fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
         + counted.erases as f64 * f64::from(flash.geometry.superblock_dies) * flash.nand.erase_ns as f64
         + counted.nand_read_map_pages as f64 * flash.nand.read_ns as f64
         + counted.nand_written_map_pages as f64 * flash.nand.program_ns as f64;
-    let crossed = (counted.nand_written_host_slots + if flash.nand.copyback { 0 } else { 2 * moved }) as f64 * slot
-        + counted.nand_read_map_pages as f64 * flash.geometry.page_bytes as f64;
+    let crossed =
+        (counted.nand_written_host_slots + 2 * moved) as f64 * slot + counted.nand_read_map_pages as f64 * flash.geometry.page_bytes as f64;
     (dies_ns, crossed)
 }
 

@@ -49,10 +49,8 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             program_ns: duration(rng),
             erase_ns: duration(rng),
             channel_bytes_per_s: rate(rng),
-            channel_order: if rng.chance(0.3) { ChannelOrder::Submission } else { ChannelOrder::Ready },
             suspend_ns: optional(rng),
             suspend_step_ns: any(rng, 0, 1_000_000_000, 300_000) as u32,
-            copyback: rng.chance(0.3),
             read_spread_permille: any(rng, 0, 1000, 300) as u16,
             read_retries_per_million: any(rng, 0, 1_000_000, 1000) as u32,
             read_retry_ns: duration(rng),
@@ -61,7 +59,6 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
         flash.ftl.victim =
             [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::Random][rng.below(4) as usize];
         flash.ftl.mapping_cache_bytes = rng.chance(0.3).then_some(4096);
-        flash.ftl.gc.pacing = if rng.chance(0.5) { GcPacing::Burst } else { GcPacing::Smooth };
         flash.ftl.gc.step_ns = any(rng, 0, 1_000_000_000, 0) as u32;
         flash.ftl.gc.idle_delay_ns = optional(rng);
         flash.ftl.gc.idle_free = any(rng, 0, u64::from(u32::MAX), 6) as u32;
@@ -108,15 +105,8 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             range_bytes_max: any(rng, 512, 1 << 60, 1 << 25),
             bytes_min: any(rng, 0, TIB, 4096),
             alignment_bytes: any(rng, 0, TIB, 4096),
-            invalidation: if rng.chance(0.3) {
-                TrimInvalidation::Deferred { ranges_max: any(rng, 0, u64::from(u32::MAX), 4) as u32 }
-            } else {
-                TrimInvalidation::Immediate
-            },
-            starts_gc: rng.chance(0.3),
             ..flash.trim.clone()
         };
-        flash.erase = EraseCommands { secure_erase_ns: duration(rng), format_ns: duration(rng) };
     })
 }
 
@@ -173,14 +163,11 @@ fn extreme_ssd_never_panics_and_refuses_past_clock_end() {
         if rng.chance(0.3) {
             ssd.track_durability();
         }
-        ssd.record_latencies();
         let (completed, refused) = used(&mut ssd, &mut rng);
         done += completed;
         ended += u64::from(refused > 0);
         ssd.check_invariants().unwrap_or_else(|broken| panic!("case {nth}: {broken}\n{spec:?}"));
         ssd.power_cut(Nanos(u64::MAX));
-        ssd.secure_erase(Nanos(u64::MAX));
-        ssd.format(Nanos(u64::MAX));
         let _ = ssd.snapshot();
     }
     assert!(

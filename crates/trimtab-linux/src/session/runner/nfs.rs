@@ -12,7 +12,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_sim::workload::nfs::{self, NfsStream};
+use trimtab_sim::workload::nfs::NfsStream;
 
 /// Interval between progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -242,7 +242,7 @@ impl<T: NfsTarget> Lane<T> {
             }
             shared.check()?;
             let op = self.stream.next_op();
-            nfs::execute(&mut self.target, &op, data)?;
+            self.target.serve(&op, data)?;
             let completed = self.target.now();
             shared.count(op.kind, op.len);
             self.recorder.op(op.kind, issued, completed, op.len);
@@ -261,7 +261,7 @@ mod tests {
 
     fn lanes(streams: u32) -> NfsStreams<NullFiles> {
         let epoch = Instant::now();
-        let settings = nfs::NfsSettings { files: 200, data: DataClass::Zero, seed: 1 };
+        let settings = trimtab_sim::workload::nfs::NfsSettings { files: 200, data: DataClass::Zero, seed: 1 };
         NfsStreams::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
     }
 

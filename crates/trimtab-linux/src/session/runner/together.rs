@@ -224,7 +224,7 @@ mod tests {
     use crate::target::null::NullFiles;
     use trimtab_drive::OpKind;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::op::{FileOp, Payload};
+    use trimtab_sim::op::FileOp;
     use trimtab_sim::run::{Axis, Unit};
     use trimtab_sim::target::Clock;
     use trimtab_sim::workload::{FileStep, WorkloadPlan};
@@ -267,30 +267,10 @@ mod tests {
     }
 
     impl FileTarget for Failing {
-        fn make_dir(&mut self, _: &str) -> TargetResult {
-            Ok(())
-        }
-        fn remove_dir(&mut self, _: &str) -> TargetResult {
-            Ok(())
-        }
-        fn create(&mut self, _: &str, _: &Payload<'_>) -> TargetResult {
-            Ok(())
-        }
-        fn append(&mut self, _: &str, _: &Payload<'_>) -> TargetResult {
-            Ok(())
-        }
-        fn read(&mut self, _: &str, _: u64) -> TargetResult {
-            Ok(())
-        }
-        fn delete(&mut self, path: &str) -> TargetResult {
+        fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+            let FileOp::Delete(path) = op else { return Ok(()) };
             self.left = self.left.saturating_sub(1);
-            if self.left > 0 {
-                return Ok(());
-            }
-            Err(TargetError { action: "delete", object: path.into(), reason: "broken".into(), errno: Some(5) })
-        }
-        fn sync(&mut self) -> TargetResult {
-            Ok(())
+            if self.left > 0 { Ok(()) } else { Err(TargetError::new("delete", *path, "broken", Some(5))) }
         }
     }
 

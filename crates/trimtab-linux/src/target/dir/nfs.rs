@@ -6,8 +6,11 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
+use trimtab_drive::OpKind;
+use trimtab_drive::data::DataClass;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_sim::workload::nfs::NfsOp;
 
 /// Size in bytes of the directory entries in one reply, as Linux clients request it.
 const REPLY_BYTES: usize = 32 << 10;
@@ -80,6 +83,26 @@ impl NfsTarget for DirTarget {
         made.map_err(|errno| self.error("make link", path, errno))
     }
 
+    fn serve(&mut self, op: &NfsOp<'_>, data: DataClass) -> TargetResult {
+        match op.kind {
+            OpKind::Lookup => self.lookup(op.path),
+            OpKind::SetAttr => self.setattr(op.path),
+            OpKind::ReadLink => self.readlink(op.path),
+            OpKind::ReadDir => self.readdir(op.path, false),
+            OpKind::ReadDirPlus => self.readdir(op.path, true),
+            OpKind::Access => self.access(op.path),
+            OpKind::FsStat => self.fsstat(),
+            OpKind::Read => self.read_at(op.path, op.offset, op.len),
+            OpKind::Write => self.write_at(op.path, op.offset, &Payload::Fill { len: op.len, class: data }),
+            OpKind::Create => self.create_stable(op.path),
+            OpKind::Delete => self.remove_stable(op.path),
+            _ => self.getattr(op.path),
+        }
+    }
+}
+
+// The operations. Changes are durable on return.
+impl DirTarget {
     fn lookup(&mut self, path: &str) -> TargetResult {
         let file = self.open("look up", path, OFlags::PATH | OFlags::NOFOLLOW, 0)?;
         close(file).map_err(|errno| self.error("close", path, errno))
@@ -151,8 +174,6 @@ impl NfsTarget for DirTarget {
 mod tests {
     use super::super::DirOptions;
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_sim::target::FileTarget as _;
 
     fn open() -> (tempfile::TempDir, DirTarget) {
         let dir = tempfile::tempdir().unwrap();

@@ -127,8 +127,7 @@ fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
 }
 
 fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &ComparisonOptions) -> Vec<ComparisonRow> {
-    let compare =
-        |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better, options.statistic) } else { compare(a, b, better, options) };
+    let compare = |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better) } else { compare(a, b, better, options) };
     a.iter()
         .filter_map(|left| find(b, left).map(|right| (left, right)))
         .map(|(left, right)| {

@@ -10,6 +10,7 @@
 use super::IdleSettings;
 use super::moments::MomentSelector;
 use crate::policy::Observation;
+use crate::run::pictures::LatencyMap;
 use alloc::boxed::Box;
 use trimtab_drive::units::Nanos;
 
@@ -47,8 +48,7 @@ const MET_TIMES: f64 = 2.0;
 /// If polls can be this many times shorter than gaps, the position in the gap is soon known.
 const POLLS_KNOWN: f64 = 4.0;
 /// Each bucket is a quarter of an octave.
-const PER_OCTAVE: u32 = 4;
-const BUCKETS: usize = 64 * PER_OCTAVE as usize;
+const BUCKETS: usize = LatencyMap::BUCKET_MAX as usize + 1;
 
 /// Histogram of gap lengths.
 #[derive(Clone, Debug)]
@@ -66,9 +66,7 @@ impl Lengths {
     }
 
     fn bucket(nanos: u64) -> usize {
-        let nanos = nanos.max(PER_OCTAVE.into());
-        let octave = nanos.ilog2();
-        (octave * PER_OCTAVE) as usize + ((nanos >> (octave - 2)) & 3) as usize
+        LatencyMap::bucket(Nanos(nanos)) as usize
     }
 
     /// Lower bound of a bucket in nanoseconds.

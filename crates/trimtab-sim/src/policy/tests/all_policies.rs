@@ -68,7 +68,6 @@ fn battery_allows_forced_passes_only() {
         let window = [TrimWindow { start: 0, len: WINDOW }];
         let observation = Observation {
             written: Some(Bytes(1 << 40)),
-            written_step: Bytes(512),
             free: Bytes(1 << 30),
             idle_since: Some(Nanos::ZERO),
             on_battery: true,
@@ -101,15 +100,15 @@ fn failed_window_is_kept_and_retried_with_backoff() {
 /// Reported state of a pass in progress, and the state stored for it.
 #[test]
 fn pass_progress_survives_restart_under_every_policy() {
-    let mut now: Box<dyn Policy> = Box::new(NowPolicy::new(Bytes::ZERO, &PolicyState::default()));
-    assert_eq!((now.name(), now.running()), ("now", false));
+    let mut now: Box<dyn Policy> = Box::new(ManualPolicy::now(Bytes::ZERO, &PolicyState::default()));
+    assert_eq!((now.name(), now.pass().running()), ("now", false));
     for text in PolicySpec::NAMES.into_iter().chain(["now"]) {
         let (spec, is_now) = (text.parse::<PolicySpec>().unwrap_or(PolicySpec::None), text == "now");
-        let build = |state: &PolicyState| if is_now { Box::new(NowPolicy::new(Bytes::ZERO, state)) } else { spec.build(state) };
+        let build = |state: &PolicyState| if is_now { Box::new(ManualPolicy::now(Bytes::ZERO, state)) } else { spec.build(state) };
         let mut policy = if is_now { core::mem::replace(&mut now, build(&PolicyState::default())) } else { build(&PolicyState::default()) };
         let mut rig = Rig::new(3, Bytes::MAX, CHEAP, 1);
         rig.now = S;
-        let said = |policy: &dyn Policy| (policy.running(), policy.another_follows(), policy.remark());
+        let said = |policy: &dyn Policy| (policy.pass().running(), policy.pass().another_follows(), policy.remark());
         assert_eq!(said(&*policy), (false, false, None), "{text}");
         let ask = |rig: &mut Rig, policy: &mut dyn Policy| {
             rig.forced = true;
@@ -137,7 +136,6 @@ fn forced_pass_stays_forced_after_restart() {
     // Neither battery nor schedule delays it, even after a restart.
     let window = [TrimWindow { start: 0, len: WINDOW }, TrimWindow { start: WINDOW, len: WINDOW }];
     let observation = |forced| Observation {
-        written_step: Bytes(512),
         free: Bytes(1 << 30),
         idle_since: Some(Nanos::ZERO),
         forced,

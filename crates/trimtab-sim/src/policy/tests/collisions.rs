@@ -57,7 +57,7 @@ fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (
     rig.forced = true;
     let step = |rig: &Rig| (rig.now + 50 * S).min(seconds * S);
     rig.run(&mut *policy, step(&rig));
-    while policy.running() && rig.now < seconds * S {
+    while policy.pass().running() && rig.now < seconds * S {
         rig.run(&mut *policy, step(&rig));
     }
     (rig, policy)
@@ -113,7 +113,7 @@ fn cheap_commands_stay_within_share_over_passes() {
     let (begun, commands, requests, met) = (rig.now, rig.commands, rig.requests, rig.met);
     while rig.now < 390 * S {
         rig.units.iter_mut().filter(|unit| **unit == Unit::Trimmed).for_each(|unit| *unit = Unit::Freed);
-        rig.forced = !policy.running();
+        rig.forced = !policy.pass().running();
         rig.run(&mut *policy, rig.now + S);
     }
     let (time, commands) = (rig.now - begun, rig.commands - commands);
@@ -155,7 +155,7 @@ fn extents_not_worth_their_latency_are_left_with_remark() {
     let (freed, remark) = (rig.freed(), policy.remark().unwrap_or_default());
     assert!(freed > 0 && freed < 24 * 53, "{freed}");
     assert!(remark.contains("were skipped: trimming them costs"), "{remark}");
-    assert!(!policy.running(), "and the pass is over");
+    assert!(!policy.pass().running(), "and the pass is over");
     // With `complete`, it sends all.
     let (rig, policy) = pass(load, drive, "idle:complete=yes", 40_000);
     assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were skipped"))), (0, None::<String>));
@@ -217,7 +217,7 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
         wholes += u64::from(request == TrimRequest::whole(request.window, Bytes::ZERO));
         last = asked(request.window.len);
     }
-    assert!(!policy.running());
+    assert!(!policy.pass().running());
     assert_eq!(wholes, 3);
 }
 
@@ -326,7 +326,7 @@ fn largest_extents_are_sent_whatever_the_foreground_wait() {
     for seed in 0..3 {
         let drive = Drive { command_ns: 2 * S, ns_per_kib: 0, ..CHEAP };
         let (rig, policy) = pass_of(Load::Random(50), drive, "idle", 200_000, seed);
-        assert!(!policy.running(), "the pass is over");
+        assert!(!policy.pass().running(), "the pass is over");
         // At least 32 of 53 units per window; a write or two may arrive during the pass.
         assert!(rig.freed() <= 24 * 21 + 8, "{} units were left", rig.freed());
         let remark = policy.remark().unwrap_or_default();

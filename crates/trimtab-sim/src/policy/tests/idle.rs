@@ -291,7 +291,6 @@ fn idle_shortens_quiet_on_a_busy_device() {
 fn idle_tries_tails_of_undivided_windows_first() {
     let windows = [TrimWindow { start: 0, len: 64 << 20 }, TrimWindow { start: 64 << 20, len: 64 << 20 }];
     let observation = Observation {
-        written_step: Bytes(512),
         free: Bytes(1 << 30),
         tail: Bytes(4096),
         idle_since: Some(Nanos::ZERO),

@@ -126,7 +126,6 @@ impl Rig {
         let outcome = self.outcome.take();
         let observation = Observation {
             written: self.drive.has_counter.then_some(counter),
-            written_step: Bytes(self.drive.counter_step),
             free: Bytes(self.free()),
             granule: self.granule,
             tail: self.tail,

@@ -140,7 +140,6 @@ fn untouched_full_filesystem_is_left_alone() {
     let windows = [TrimWindow { start: 0, len: WINDOW }];
     let observation = |now: u64, written: u64| Observation {
         written: Some(Bytes(written)),
-        written_step: Bytes(512),
         free: Bytes::ZERO,
         idle_since: Some(Nanos::ZERO),
         ..Observation::of(Nanos::from_secs(now), &windows)

@@ -31,8 +31,8 @@ impl<D: Device> Volume<D> {
                 used[block as usize] = true;
             }
         };
-        for run in self.space.preallocations() {
-            mark("a preallocation", run);
+        for reserve in self.space.shared.iter().flatten() {
+            mark("a preallocation", (reserve.start, reserve.len));
         }
         for run in self.held_back() {
             mark("a transaction or a trim", run);
@@ -75,10 +75,10 @@ impl<D: Device> Volume<D> {
     fn held_back(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = self.journal.freed.iter().collect();
         if let Some(commit) = &self.commit {
-            runs.extend(commit.freed());
+            runs.extend(commit.transaction.freed.iter());
         }
-        runs.extend(self.discards.held());
-        runs.extend(self.trimming.as_ref().and_then(crate::volume::trim::ActiveTrim::held));
+        runs.extend(self.discards.in_flight.map(|(run, _)| run));
+        runs.extend(self.trimming.as_ref().and_then(|trim| trim.in_flight).map(|(run, _)| run));
         runs
     }
 }

@@ -6,7 +6,6 @@ use crate::run::metrics;
 use crate::run::{Axis, Better, LatencyPart, Metric, Phase, Series, Unit};
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::OpKind;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -151,7 +150,7 @@ impl Trend {
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Vec::new();
         let mut metric = |what: &str, unit, better, value: f64| {
-            metrics.push(Metric { name: format!("{}.{what}", self.phase), unit, better, samples: vec![value] });
+            metrics.push(Metric::single(format!("{}.{what}", self.phase), unit, better, value));
         };
         if let Some(first) = self.rounds.first() {
             metric("rate.first", Unit::MegabytesPerSecond, Better::Higher, *first);
@@ -201,6 +200,7 @@ pub fn series(passes: &[CrystalPass]) -> Vec<Series> {
 mod tests {
     use super::*;
     use crate::run::Latency;
+    use alloc::vec;
     use trimtab_drive::histogram::Histogram;
 
     fn phase(name: &str, ms: u64, ops: u64, block: u64) -> Phase {

@@ -40,11 +40,7 @@ pub fn metrics(phases: &[Phase], loads: &[RequestedLoad]) -> Vec<Metric> {
     let sweep = |n: usize| measured.iter().map(|repeats| repeats[n].0).collect::<Vec<Point>>();
     let peak = |points: &[Point]| points.iter().map(|p| p.rate).fold(0.0, f64::max);
     let mut metrics = Vec::new();
-    let mut add = |name: String, unit, better, samples: Vec<f64>| {
-        if !samples.is_empty() {
-            metrics.push(Metric { name, unit, better, samples });
-        }
-    };
+    let mut add = |name: String, unit, better, samples: Vec<f64>| metrics.push((name, unit, better, samples));
     add("peak.rate".to_string(), Unit::OpsPerSecond, Better::Higher, (0..sweeps).map(|n| peak(&sweep(n))).collect());
     let ort = (0..sweeps).filter_map(|n| overall_response_time(&sweep(n))).map(|ns| ns / 1e9).collect();
     add("ort".to_string(), Unit::Seconds, Better::Lower, ort);
@@ -58,7 +54,7 @@ pub fn metrics(phases: &[Phase], loads: &[RequestedLoad]) -> Vec<Metric> {
         add(format!("{}.response", load.name), Unit::Nanos, Better::Lower, each(|(point, _)| point.response));
         add(format!("{}.response.p99", load.name), Unit::Nanos, Better::Lower, each(|(_, all)| all.percentile(99.0).as_f64()));
     }
-    metrics
+    Metric::measured(metrics)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::{PostmarkCounts, phase};
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use trimtab_drive::OpKind;
 
@@ -33,10 +32,7 @@ pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
         (metrics::READ_RATE, Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.read.as_f64()))),
         ("written.rate", Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.written.as_f64()))),
     ];
-    all.into_iter()
-        .filter(|(.., samples)| !samples.is_empty())
-        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
-        .collect()
+    Metric::measured(all)
 }
 
 impl PostmarkCounts {

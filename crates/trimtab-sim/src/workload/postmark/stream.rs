@@ -192,8 +192,8 @@ enum PostmarkStage {
     /// After a transaction.
     Finished,
     Delete(usize),
+    /// Directories left to remove; none at the end.
     RemoveDirs(u32),
-    End,
 }
 
 /// Decisions of a run, without the text.
@@ -226,45 +226,28 @@ impl Decisions {
 
     fn next(&mut self) -> Option<Decision> {
         loop {
-            match self.stage {
-                PostmarkStage::Begin if self.dirs_len() > 0 => {
-                    self.stage = PostmarkStage::MakeDirs(0);
-                    return Some(Decision::Phase(phase::MAKE_DIRS));
-                }
-                PostmarkStage::MakeDirs(at) if at < self.dirs_len() => {
-                    self.stage = PostmarkStage::MakeDirs(at + 1);
-                    return Some(Decision::MakeDir(at));
-                }
-                PostmarkStage::Begin | PostmarkStage::MakeDirs(_) => {
-                    self.stage = PostmarkStage::Create;
-                    return Some(Decision::Phase(phase::CREATE));
-                }
+            let (decision, next) = match self.stage {
+                PostmarkStage::Begin if self.dirs_len() > 0 => (Decision::Phase(phase::MAKE_DIRS), PostmarkStage::MakeDirs(0)),
+                PostmarkStage::MakeDirs(at) if at < self.dirs_len() => (Decision::MakeDir(at), PostmarkStage::MakeDirs(at + 1)),
+                PostmarkStage::Begin | PostmarkStage::MakeDirs(_) => (Decision::Phase(phase::CREATE), PostmarkStage::Create),
                 PostmarkStage::Create if self.counts.created < self.settings.number => {
                     let created = self.create();
                     self.counts.created_alone = self.counts.created;
                     return created;
                 }
-                PostmarkStage::Create => {
-                    self.stage = PostmarkStage::Transaction { waited: false };
-                    return Some(Decision::Phase(phase::TRANSACTIONS));
-                }
-                PostmarkStage::Transaction { .. } | PostmarkStage::FirstHalf | PostmarkStage::SecondHalf | PostmarkStage::Finished => {
-                    if let Some(decision) = self.next_in_transaction() {
-                        return Some(decision);
+                PostmarkStage::Create => (Decision::Phase(phase::TRANSACTIONS), PostmarkStage::Transaction { waited: false }),
+                PostmarkStage::RemoveDirs(0) => return None,
+                PostmarkStage::RemoveDirs(left) => (Decision::RemoveDir(self.removal_order(left - 1)), PostmarkStage::RemoveDirs(left - 1)),
+                stage => {
+                    let next = if let PostmarkStage::Delete(from) = stage { self.next_in_sweep(from) } else { self.next_in_transaction() };
+                    match next {
+                        None => continue,
+                        decision => return decision,
                     }
                 }
-                PostmarkStage::Delete(from) => {
-                    if let Some(decision) = self.next_in_sweep(from) {
-                        return Some(decision);
-                    }
-                }
-                PostmarkStage::RemoveDirs(left) if left > 0 => {
-                    self.stage = PostmarkStage::RemoveDirs(left - 1);
-                    return Some(Decision::RemoveDir(self.removal_order(left - 1)));
-                }
-                PostmarkStage::RemoveDirs(_) => self.stage = PostmarkStage::End,
-                PostmarkStage::End => return None,
-            }
+            };
+            self.stage = next;
+            return Some(decision);
         }
     }
 
@@ -311,13 +294,9 @@ impl Decisions {
                 let slot = self.table.remove(from + ahead);
                 Some(self.deleted(slot))
             }
-            None if self.dirs_len() > 0 => {
-                self.stage = PostmarkStage::RemoveDirs(self.dirs_len());
-                Some(Decision::Phase(phase::REMOVE_DIRS))
-            }
             None => {
-                self.stage = PostmarkStage::End;
-                None
+                self.stage = PostmarkStage::RemoveDirs(self.dirs_len());
+                (self.dirs_len() > 0).then_some(Decision::Phase(phase::REMOVE_DIRS))
             }
         }
     }

@@ -38,14 +38,20 @@ impl FileTable {
     }
 
     /// Draws until a slot is in use; requires at least one.
-    pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut FileSlot {
+    fn draw(&self, rng: &mut Mt19937) -> usize {
         let len = self.slots.len() as u32;
         loop {
             let at = rng.below(len) as usize;
             if self.slots[at].size != 0 {
-                return &mut self.slots[at];
+                return at;
             }
         }
+    }
+
+    /// A random slot in use; requires at least one.
+    pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut FileSlot {
+        let at = self.draw(rng);
+        &mut self.slots[at]
     }
 
     /// An empty slot for a new file: the one at the cursor, otherwise the first.
@@ -65,13 +71,8 @@ impl FileTable {
 
     /// Empties a random slot in use; returns its content.
     pub(super) fn remove_picked(&mut self, rng: &mut Mt19937) -> FileSlot {
-        let len = self.slots.len() as u32;
-        loop {
-            let at = rng.below(len) as usize;
-            if self.slots[at].size != 0 {
-                return self.remove(at);
-            }
-        }
+        let at = self.draw(rng);
+        self.remove(at)
     }
 
     pub(super) fn remove(&mut self, at: usize) -> FileSlot {

@@ -10,7 +10,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{NOT_PROVED, WORSE};
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against, unlike, warnings};
-use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict, Statistic};
+use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict};
 use trimtab_sim::run::{Better, Run};
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every shared
@@ -19,7 +19,7 @@ use trimtab_sim::run::{Better, Run};
 #[command(after_help = "\
 Only runs of the same workload are compared.
 
-The verdict on measured runs needs two repeats a side (five with --median); three or more tell smaller differences. They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
+The verdict on measured runs needs two repeats a side; three or more tell smaller differences. They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
 
 Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one, and one of less than 1 % does not matter ('0.02 % more: does not matter'). docs/method/statistics.md says how the interval is made.
 
@@ -36,9 +36,6 @@ pub struct ResultsCompareArgs {
     /// study:ID; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
     sides: Vec<References>,
-    /// Compare medians instead of means.
-    #[arg(long)]
-    median: bool,
     /// Exit with status 5 if a figure is worse than the baseline by more than this, in per cent.
     #[arg(long, value_name = "PERCENT", value_parser = allowance)]
     fail_above: Option<f64>,
@@ -63,8 +60,7 @@ fn allowance(text: &str) -> Result<f64, String> {
 /// Runs the command.
 pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let options =
-        ComparisonOptions { statistic: if args.median { Statistic::Median } else { Statistic::Mean }, ..ComparisonOptions::default() };
+    let options = ComparisonOptions::default();
     if let Some(studies) = studies(&store, &args.sides)? {
         let rows = super::studies::compare(&studies, &options, context)?;
         return gate(args, rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)), context);

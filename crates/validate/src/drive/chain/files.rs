@@ -17,8 +17,7 @@ use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 use trimtab_sim::policy::{PolicySpec, PolicyState};
-use trimtab_sim::runner::files::execute;
-use trimtab_sim::target::Clock as _;
+use trimtab_sim::target::{Clock as _, FileTarget as _};
 use trimtab_sim::volume::{BLOCK, SteeredVolume, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
@@ -102,7 +101,7 @@ impl ChainCase {
             match churn.next_step() {
                 Some(FileStep::Phase(_)) => began = target.now(),
                 Some(FileStep::NotBefore(offset)) => target.idle_until(began.saturating_add(offset)),
-                Some(FileStep::Op(op)) => execute(&mut target, &op)?,
+                Some(FileStep::Op(op)) => target.execute(&op)?,
                 None => break,
             }
         }

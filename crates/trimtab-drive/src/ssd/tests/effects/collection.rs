@@ -42,29 +42,6 @@ fn partial_write_without_cache_waits_for_rest_of_unit() {
 }
 
 #[test]
-fn separating_hot_and_cold_data_reduces_waf() {
-    let waf = |hot_cold| {
-        let mut host = drive(|_, flash| {
-            flash.ftl.streams = Streams { separate_gc: false, hot_cold };
-            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
-        });
-        host.fill();
-        let pages = host.ssd.size().0 / 4096;
-        let work = |host: &mut Host| {
-            for _ in 0..4 * pages {
-                // 90 % of the writes go to 10 % of the pages.
-                let at = if host.rng.chance(0.9) { host.rng.below(pages / 10) } else { host.rng.below(pages) };
-                host.write(at * 4096, 4096);
-            }
-        };
-        work(&mut host);
-        host.waf_of(work)
-    };
-    let (together, apart) = (waf(None), waf(Some(HotCold { hot_age_permille: 250 })));
-    assert!(apart < 0.9 * together, "{together} {apart}");
-}
-
-#[test]
 fn victim_policies_rank_as_expected() {
     let waf = |victim| {
         let mut host = drive(|_, flash| {
@@ -139,25 +116,6 @@ fn idle_time_runs_collection() {
 }
 
 #[test]
-fn burst_pacing_stalls_longer_at_equal_cost() {
-    let run = |pacing| {
-        let mut host = drive(|_, flash| {
-            flash.ftl.gc.pacing = pacing;
-            // Keep the cache too small to hide stalls.
-            flash.write_cache.bytes = 16 * KIB;
-        });
-        host.fill();
-        host.random(40_000);
-        host.ssd.record_latencies();
-        let rate = host.random(20_000);
-        (rate, host.ssd.latencies().unwrap().write.percentile(99.9).0)
-    };
-    let ((smooth_rate, smooth_worst), (burst_rate, burst_worst)) = (run(GcPacing::Smooth), run(GcPacing::Burst));
-    assert!(burst_worst > 2 * smooth_worst, "{smooth_worst} {burst_worst}");
-    assert!((0.8..1.25).contains(&(smooth_rate / burst_rate)), "{smooth_rate} {burst_rate}");
-}
-
-#[test]
 fn wear_levelling_bounds_erase_spread() {
     let spread = |dynamic, static_spread_max| {
         let mut host = drive(|_, flash| {
@@ -216,26 +174,4 @@ fn worn_out_drive_is_read_only_and_readable() {
     // Erase counts stay within the spread of the limit.
     let most = *host.ssd.erase_counts().iter().max().unwrap();
     assert!((24..=37).contains(&most), "{most}");
-}
-
-#[test]
-fn secure_erase_and_format_reset_the_drive() {
-    let mut host = drive(|_, flash| {
-        flash.erase = EraseCommands { secure_erase_ns: 2_000 * MS, format_ns: 300 * MS };
-        flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
-    });
-    let fresh = host.fill();
-    host.random(60_000);
-    let used = host.sequential(0, 16 * MIB, DataClass::Random);
-    assert!(used < 0.7 * fresh, "{fresh} {used}");
-    let start = host.now;
-    host.now = host.ssd.secure_erase(start).done;
-    assert!((host.now - start).0 >= 2_000 * MS + 5 * MS, "every superblock is erased");
-    let again = host.sequential(0, 16 * MIB, DataClass::Random);
-    assert!((again / fresh - 1.0).abs() < 0.1, "{fresh} {again}");
-    let start = host.now;
-    host.now = host.ssd.format(start).done;
-    assert_eq!((host.now - start).0, 300 * MS);
-    assert_eq!(host.ssd.block_state(0), BlockState::Trimmed);
-    assert!(host.ssd.erase_counts().iter().all(|erases| *erases > 0));
 }

@@ -148,28 +148,6 @@ fn reads_suspend_programs() {
 }
 
 #[test]
-fn copyback_avoids_channel_transfers() {
-    let rate = |copyback| {
-        let mut host = drive(|_, flash| {
-            flash.nand = NandTiming {
-                program_ns: 10_000,
-                read_ns: 1_000,
-                erase_ns: 0,
-                channel_bytes_per_s: 30_000_000,
-                copyback,
-                ..NandTiming::default()
-            };
-            flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
-        });
-        host.fill();
-        host.random(50_000);
-        host.random(20_000)
-    };
-    let (over, back) = (rate(false), rate(true));
-    assert!(back > 1.5 * over, "{over} {back}");
-}
-
-#[test]
 fn page_types_and_retries_spread_read_latency() {
     let read = |spread, retries| {
         let mut host = drive(|_, flash| {

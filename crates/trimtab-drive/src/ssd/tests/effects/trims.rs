@@ -57,23 +57,6 @@ fn small_and_misaligned_trims_are_ignored() {
 }
 
 #[test]
-fn trimmed_space_reads_as_specified() {
-    for (reads, expected) in [
-        (TrimmedReads::Zeros, ReadContent::Zeros),
-        (TrimmedReads::Ones, ReadContent::Ones),
-        (TrimmedReads::OldData, ReadContent::BeforeTrim),
-    ] {
-        let mut host = drive(|_, flash| flash.trim.reads = reads);
-        host.write(0, 64 * KIB);
-        assert_eq!((host.ssd.content(0), host.ssd.content(MIB)), (ReadContent::Latest, ReadContent::Zeros));
-        host.trim(0, 32 * KIB);
-        assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, ReadContent::Latest));
-        host.write(0, 512);
-        assert_eq!(host.ssd.content(0), ReadContent::Latest, "also while a partial unit is cached");
-    }
-}
-
-#[test]
 fn submit_invalid_trim_returns_reason() {
     let mut host = drive(|_, flash| flash.trim = Trim { ranges_per_command_max: 2, ..Trim::default() });
     let range = Extent { offset: 0, len: 4096 };
@@ -106,26 +89,6 @@ fn trim_of_long_range_counts_as_several() {
 }
 
 #[test]
-fn deferred_trims_run_when_idle_or_queue_is_full() {
-    let mut host = drive(|_, flash| flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max: 2 });
-    host.fill();
-    for nth in 0..2 {
-        host.trim(nth * MIB, MIB);
-    }
-    assert_eq!(host.ssd.counters().trim_effective_units, 0);
-    host.trim(2 * MIB, MIB);
-    assert_eq!(host.ssd.counters().trim_effective_units, 256, "exceeds the queue");
-    host.idle(10 * MS);
-    assert_eq!(host.ssd.counters().trim_effective_units, 0x300);
-    // A deferred TRIM never drops data written after it.
-    host.trim(8 * MIB, MIB);
-    host.write(8 * MIB, 4096);
-    host.idle(10 * MS);
-    assert_eq!(host.ssd.block_state(8 * MIB), BlockState::Mapped);
-    assert_eq!(host.ssd.block_state(8 * MIB + 4096), BlockState::Trimmed);
-}
-
-#[test]
 fn trims_reduce_write_amplification() {
     let waf = |trimmed: bool| {
         let mut host = drive(|_, flash| flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150));
@@ -142,19 +105,4 @@ fn trims_reduce_write_amplification() {
     };
     let (without, with) = (waf(false), waf(true));
     assert!(with < 1.2 && without > 2.0, "{without} {with}");
-}
-
-#[test]
-fn trim_starts_collection_if_configured() {
-    let free = |starts_gc| {
-        let mut host = drive(|_, flash| {
-            flash.trim.starts_gc = starts_gc;
-            flash.ftl.gc.idle_free = 40;
-        });
-        host.fill();
-        host.random(30_000);
-        host.trim(0, 32 * MIB);
-        host.ssd.occupancy().free_superblocks
-    };
-    assert!(free(false) < 5 && free(true) >= 40);
 }

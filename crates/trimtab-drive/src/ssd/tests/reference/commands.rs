@@ -2,7 +2,6 @@
 
 use super::engine::{Job, Signal, Transfer};
 use super::{Reference, Request, ns};
-use crate::spec::ChannelOrder;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -111,19 +110,7 @@ impl Reference {
             let wait = self.flash.nand.suspend_ns;
             self.engine.servers[die].jobs.push_back(Job::Read { after: vec![started], took, wait, done: sensed });
             let transfer = ns(units * self.unit, self.flash.nand.channel_bytes_per_s);
-            match self.flash.nand.channel_order {
-                ChannelOrder::Ready => {
-                    self.engine.servers[channel].transfers.push(Transfer { after: sensed, left: transfer, done: arrived });
-                }
-                ChannelOrder::Submission => {
-                    self.engine.servers[channel].jobs.push_back(Job::Read {
-                        after: vec![sensed],
-                        took: transfer,
-                        wait: Some(0),
-                        done: arrived,
-                    });
-                }
-            }
+            self.engine.servers[channel].transfers.push(Transfer { after: sensed, left: transfer, done: arrived });
             // Data reach the host in order, so this piece and all later ones must still cross the
             // link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
@@ -147,10 +134,6 @@ impl Reference {
         } else {
             self.blocked = done
         };
-        if trim.starts_gc {
-            while self.free() < self.flash.ftl.gc.idle_free as usize && self.worth_collecting() && self.collect(done, true) {}
-            self.spread();
-        }
         vec![done]
     }
 

@@ -16,8 +16,6 @@ pub(super) enum Job {
     Read { after: Vec<Signal>, took: u64, wait: Option<u64>, done: Signal },
     /// Background work that starts at a signal.
     Owe { from: Signal, ns: u64 },
-    /// Blocks until all owed time is paid.
-    Drain,
 }
 
 /// A channel transfer of a read, which yields to earlier transfers with ready data.
@@ -183,13 +181,6 @@ impl Engine {
                     }
                     _ => u64::MAX,
                 },
-                Some(Job::Drain) => {
-                    if self.servers[at].owed == 0 {
-                        self.next_job(at);
-                        continue;
-                    }
-                    u64::MAX
-                }
                 Some(Job::Program { after, took, share, done }) => {
                     let server = &mut self.servers[at];
                     // Pay at least a small part of the owed time.

@@ -77,7 +77,7 @@ impl Reference {
     /// Idle time pays debt. Unfinished idle work delays a program by at most one row.
     fn spread_after_idling(&mut self) {
         let nand = &self.flash.nand;
-        let crossed = if nand.copyback { 0 } else { 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s) };
+        let crossed = 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s);
         let rows = (self.rows_open() as u64).max(1);
         let count = self.engine.servers.len();
         for (debt, servers, most) in [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)] {

@@ -2,7 +2,6 @@
 
 use super::engine::{Job, Signal};
 use super::{Reference, Superblock, ns};
-use crate::spec::GcPacing;
 use alloc::vec::Vec;
 
 impl Reference {
@@ -64,11 +63,10 @@ impl Reference {
         let dies = rows.len() as u64 * slc.map_or(nand.read_ns, |slc| slc.read_ns)
             + core::mem::take(&mut self.rows_moved) * nand.program_ns
             + self.group_dies as u64 * nand.erase_ns;
-        let channels = if nand.copyback { 0 } else { ns(2 * valid.len() as u64 * self.unit, nand.channel_bytes_per_s) };
+        let channels = ns(2 * valid.len() as u64 * self.unit, nand.channel_bytes_per_s);
         let entry = &mut self.superblocks[block];
         *entry = Superblock { free: true, erases: entry.erases + 1, released: self.releases, ..Superblock::default() };
         self.releases += 1;
-        let burst = waited_for && self.flash.ftl.gc.pacing == GcPacing::Burst;
         let count = self.engine.servers.len();
         for (debt, servers, owed) in [(0, 0..self.dies, dies), (1, self.dies..count, channels)] {
             let debt = &mut self.debts[debt];
@@ -82,9 +80,6 @@ impl Reference {
             let each = all / servers.len() as u64;
             for server in &mut self.engine.servers[servers] {
                 server.jobs.push_back(Job::Owe { from: now, ns: each });
-                if burst {
-                    server.jobs.push_back(Job::Drain);
-                }
             }
         }
     }

@@ -3,10 +3,7 @@
 use crate::analysis::compare::*;
 
 #[test]
-fn statistic_is_mean_or_median() {
-    let of = |statistic: Statistic, samples: &[f64]| statistic.of(&mut samples.to_vec());
-    assert_eq!([of(Statistic::Mean, &[1.0, 2.0, 9.0]), of(Statistic::Median, &[9.0, 1.0, 2.0])], [4.0, 2.0]);
-    assert_eq!([of(Statistic::Median, &[9.0, 1.0, 4.0, 2.0]), of(Statistic::Median, &[7.0])], [3.0, 7.0]);
+fn relative_variance_is_that_of_the_mean() {
     // (1 + 0 + 1) / 2 / 3 / 10^2.
     assert!((relative_variance(&[9.0, 10.0, 11.0]) - 1.0 / 300.0).abs() < 1e-15);
 }
@@ -26,19 +23,16 @@ fn interval_of_few_repeats_matches_welch() {
 /// Every resample of one value is that value.
 #[test]
 fn interval_without_spread_is_a_point() {
-    for statistic in [Statistic::Mean, Statistic::Median] {
-        let c =
-            compare(&[4.0; 5], &[6.0; 5], Better::Lower, &ComparisonOptions { statistic, resamples: 50, ..ComparisonOptions::default() });
-        let interval = c.interval.unwrap();
-        assert!((interval.low - 1.5).abs() < 1e-12 && (interval.high - 1.5).abs() < 1e-12, "{interval:?}");
-    }
+    let c = compare(&[4.0; 5], &[6.0; 5], Better::Lower, &ComparisonOptions { resamples: 50, ..ComparisonOptions::default() });
+    let interval = c.interval.unwrap();
+    assert!((interval.low - 1.5).abs() < 1e-12 && (interval.high - 1.5).abs() < 1e-12, "{interval:?}");
 }
 
 #[test]
 fn interval_ends_are_ordered_or_absent() {
     // With zero confidence, the interval is the middle of the resamples: of two, both.
     let of = |seed| {
-        let options = ComparisonOptions { statistic: Statistic::Median, confidence: 0.0, resamples: 2, seed };
+        let options = ComparisonOptions { confidence: 0.0, resamples: 2, seed };
         compare(&[1.0, 2.0, 3.0, 4.0, 5.0], &[10.0, 23.0, 31.0, 47.0, 59.0], Better::Higher, &options).interval.unwrap()
     };
     assert!((1..=20).all(|seed| of(seed).low <= of(seed).high) && (1..=20).any(|seed| of(seed).low < of(seed).high));
@@ -50,8 +44,8 @@ fn interval_ends_are_ordered_or_absent() {
 
 #[test]
 fn non_positive_values_have_a_verdict_without_ratio() {
-    let c = exactly(&[-1.0], &[-2.0], Better::Lower, Statistic::Mean);
+    let c = exactly(&[-1.0], &[-2.0], Better::Lower);
     assert_eq!((c.ratio, c.interval, c.verdict), (None, None, ComparisonVerdict::Better));
-    let c = exactly(&[1.0], &[f64::INFINITY], Better::Lower, Statistic::Mean);
+    let c = exactly(&[1.0], &[f64::INFINITY], Better::Lower);
     assert_eq!((c.ratio, c.interval, c.verdict), (None, None, ComparisonVerdict::Worse));
 }

@@ -1,5 +1,6 @@
 //! Idle trims on every shipped drive with TRIM: learned cost, latency, commands.
 
+use crate::op::Payload;
 use crate::policy::{PolicySpec, PolicyState};
 use crate::volume::steered::*;
 use crate::volume::{Age, VolumeSpec};
@@ -18,7 +19,7 @@ fn in_use(spec: &DriveSpec) -> Target {
     volume_spec.mkfs.discard = false;
     let mut volume = Volume::format(build(&spec, 1).unwrap(), volume_spec, Nanos::ZERO).unwrap();
     let age = Age { fill: 0.6, free_extent: Bytes(512 << 10), class: DataClass::Random, write: true, seed: 1 };
-    volume.age(&age).unwrap();
+    volume.age_like(&age, &[]).unwrap();
     volume.write_free(1.0, DataClass::Random, 1);
     let now = volume.now();
     let mut target = SteeredVolume::new(volume, policy("none"), Bytes(1024));
@@ -48,11 +49,11 @@ fn files(target: &mut Target, most: usize, during_pass: bool) -> Vec<Nanos> {
 /// Waits for a pass. Returns its commands and its duration.
 fn pass(target: &mut Target) -> (u64, Nanos) {
     let began = target.now();
-    while target.log().spans.is_empty() || target.pass_under_way() {
+    while target.log().trims == 0 || target.pass_under_way() {
         let next = target.now() + Nanos::from_millis(100);
         target.idle_until(next);
     }
-    (target.log().sent().count, target.now() - began)
+    (target.log().sent.count, target.now() - began)
 }
 
 /// Specified nanoseconds per command with one range, and per MiB.
@@ -78,7 +79,7 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
         let undisturbed = files(&mut used.fork(policy("idle")), 20, false);
         let mut concurrent = begun(policy("idle"));
         let (began, disturbed) = (concurrent.now(), files(&mut concurrent, most, true));
-        let (took_concurrent, sent_concurrent) = (concurrent.now() - began, concurrent.log().sent().count);
+        let (took_concurrent, sent_concurrent) = (concurrent.now() - began, concurrent.log().sent.count);
         let mut alone = begun(policy("idle"));
         let ((at_once, _), (sent, took)) = (pass(&mut begun(policy("none"))), pass(&mut alone));
 
@@ -115,7 +116,7 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
         let commands_max = if expensive { at_once * 9 } else { at_once + at_once / 20 + 60 };
         assert!(sent <= commands_max, "{name}: {sent} commands, {at_once} at once");
         // Commands, bytes, rests seven times as long if expensive, and waits for polls.
-        let costs = sent as f64 * command + alone.log().sent().bytes.as_f64() / 1_048_576.0 * mib;
+        let costs = sent as f64 * command + alone.log().sent.bytes.as_f64() / 1_048_576.0 * mib;
         let rests = if expensive { 8.0 } else { 1.0 };
         assert!(took.as_f64() <= costs * rests * 1.1 + 1e9, "{name}: {took} for {sent} commands of {command} ns");
     }
