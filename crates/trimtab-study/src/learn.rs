@@ -20,7 +20,6 @@ pub mod summary;
 mod tests;
 
 use alloc::string::String;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimtab_drive::named;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::runner::Observer;
@@ -91,21 +90,6 @@ pub struct Observation {
     pub value_ns: f64,
     /// Standard error of the logarithm: noise, and what a model of another size cannot reproduce.
     pub sigma: f64,
-}
-
-/// Serialised as name, probe, nanoseconds and error of the logarithm.
-impl Serialize for Observation {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (&self.name, self.probe, self.value_ns, self.sigma).serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Observation {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (name, by, value_ns, sigma) = <(String, String, f64, f64)>::deserialize(deserializer)?;
-        let probe = probes::every().map(|probe| probe.name).find(|known| *known == by).unwrap_or("a probe");
-        Ok(Self { name, probe, value_ns, sigma })
-    }
 }
 
 /// Runs the probes of `plan` on `target` that do not need a whole drive.

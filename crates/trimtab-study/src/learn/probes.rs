@@ -132,7 +132,7 @@ impl ProbePlan {
 }
 
 /// Findings of the probes.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// Figures.
     pub observations: Vec<Observation>,

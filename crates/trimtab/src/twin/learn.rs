@@ -1,8 +1,6 @@
 //! Learning a twin: probe a drive and find the modelled drives that behave the same.
 
 mod real;
-mod round;
-mod saved_rounds;
 mod whole;
 
 use super::parameters::{LEGEND, parameters};
@@ -26,7 +24,7 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::sys::interrupt::{self, InterruptError};
+use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
@@ -42,9 +40,6 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
     }
     if matches!(target, TargetSpec::Drive(_)) {
         probed_area::check_nothing_is_risked(&request.target, request.safety.reserve, &request.destroy.named())?;
-    }
-    if request.resume && matches!(target, TargetSpec::Drive(_)) {
-        return Err(UsageError::new("--resume needs a physical drive; a modelled one is learned in a minute or two").into());
     }
     probed_area::check_rest(request.rest)?;
     let of = match target {
@@ -64,31 +59,22 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
     };
     file::check(&output, request.force)?;
     let mut watching = Progress::new(context, "learn", ProgressUnit::Items, 0);
-    let (measured, kept) = match of {
+    let measured = match of {
         LearnSubject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.0);
-            let measured = LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
-            (measured.map_err(wrong)?, None)
+            LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching).map_err(wrong)?
         }
-        LearnSubject::There(target, below) => {
-            real::measure(request, context, *below, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?
-        }
+        LearnSubject::There(target, below) => real::measure(request, context, *below, &target, &mut watching)?,
     };
     let fitted = measured.fitted(&ParallelEvaluator, &mut watching);
     drop(watching);
-    if interrupt::requested() {
-        if kept.is_some() {
-            context.remark("All measurements are kept; run the same command with --resume to search for drives that explain them.");
-        }
-        return Err(InterruptError.into());
-    }
+    interrupt::check()?;
     let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains the measurements on {}", request.target)))?;
     let today = chrono::Utc::now().format("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
     let place = if request.force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
-    kept.map_or(Ok(()), |kept| kept.remove())?;
     say(twin, &measured, &fitted, &written, context)
 }
 
@@ -98,6 +84,11 @@ enum LearnSubject {
     Modelled(Box<DriveSpec>),
     /// The user's target, and the drive below it.
     There(TargetSpec, Box<UnderlyingDrive>),
+}
+
+/// `text` without its full stop: the place that prints a note adds one.
+fn sentence(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
 }
 
 /// Converts the error, with its usual exit status.

@@ -5,7 +5,6 @@ use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
-use rustix::fd::AsFd;
 use rustix::fs::IFlags;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
@@ -124,23 +123,17 @@ impl AreaRequest<'_> {
     /// are used as they come; nearly all of them are aligned.
     pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
         let most = self.most.unwrap_or_default();
-        let pieces = (0..self.area / PIECE).map(|nth| nth * PIECE).collect();
         match spec {
             TargetSpec::Directory(path) => {
-                let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(self.area), ops: None };
-                let workspace = self.workspace(context, path, &amount)?;
-                let (dir, dir_path) = workspace.subdirectory("run")?;
-                self.write_in_place(&dir);
-                let file = BlockFile::create(dir, &dir_path, FILE, Bytes(self.area), &self.options())?;
-                let drive = ProbedDrive::new(file, pieces).guarded(workspace.guard()?);
+                let (drive, workspace) = self.new_file(context, path, self.area, most)?;
                 Ok(ProbedArea { drive, workspace: Some(workspace), written: 0 })
             }
             TargetSpec::Device(path) => {
                 let own = device::OwnData { seed: self.seed, class: DataClass::Random };
                 let claim = device::claim(path, true, &self.destroy, Some(own))?;
                 self.announce(context, path, most)?;
-                let file = BlockFile::open_claim(claim, &self.options())?;
-                Ok(ProbedArea { drive: ProbedDrive::new(file, pieces), workspace: None, written: 0 })
+                let drive = ProbedDrive::new(BlockFile::open_claim(claim, &self.options())?, pieces(self.area));
+                Ok(ProbedArea { drive, workspace: None, written: 0 })
             }
             other => Err(not_written(other)),
         }
@@ -153,12 +146,7 @@ impl AreaRequest<'_> {
     /// Creates a file and writes it once, so that its blocks are allocated and known.
     fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
         let size = file_size(self.area);
-        let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(size), ops: None };
-        let workspace = self.workspace(context, path, &amount)?;
-        let (dir, dir_path) = workspace.subdirectory("run")?;
-        self.write_in_place(&dir);
-        let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
-        let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect()).guarded(workspace.guard()?);
+        let (mut drive, workspace) = self.new_file(context, path, size, most)?;
         write_all(&mut drive, size)?;
         let extents = drive.file().extents().with_context(|| format!("cannot map a file in {} to the drive", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
@@ -173,18 +161,18 @@ impl AreaRequest<'_> {
         Ok(ProbedArea { drive, workspace: Some(workspace), written: size })
     }
 
-    /// Creates a directory on the drive that was examined.
-    fn workspace(&self, context: &Context, path: &Path, amount: &workload::WorkloadPlan) -> anyhow::Result<Workspace> {
-        let workspace = safety::prepare(context, self.reserve, path, self.what, amount)?;
+    /// Creates a file on the drive that was examined, in a directory of its own.
+    fn new_file(&self, context: &Context, path: &Path, size: u64, most: u64) -> anyhow::Result<(ProbedDrive, Workspace)> {
+        let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(size), ops: None };
+        let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
         workspace.require_on(self.below.mount.as_ref())?;
-        Ok(workspace)
-    }
-
-    /// Disables copy-on-write and checksums, which would otherwise be measured.
-    fn write_in_place(&self, dir: &impl AsFd) {
+        let (dir, dir_path) = workspace.subdirectory("run")?;
+        // Copy-on-write and checksums would otherwise be measured.
         if self.below.fs_type.as_deref() == Some("btrfs") {
-            let _ = rustix::fs::ioctl_setflags(dir, IFlags::NOCOW);
+            let _ = rustix::fs::ioctl_setflags(&dir, IFlags::NOCOW);
         }
+        let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
+        Ok((ProbedDrive::new(file, pieces(size)).guarded(workspace.guard()?), workspace))
     }
 
     /// The pieces of the whole area, or of half, a quarter, … if the file has too few whole
@@ -232,6 +220,11 @@ impl AreaRequest<'_> {
     fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
         consent::to_destroy(context, self.what, path, Bytes(most), Some(self.below.capacity()))
     }
+}
+
+/// The pieces of `size` bytes, in order.
+fn pieces(size: u64) -> Vec<u64> {
+    (0..size / PIECE).map(|nth| nth * PIECE).collect()
 }
 
 fn not_written(other: &TargetSpec) -> anyhow::Error {

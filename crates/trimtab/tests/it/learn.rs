@@ -112,8 +112,6 @@ fn drive_learn_refuses_unusable_target() {
         (&["drive:sata-tlc-500gb", "--write-limit", "500kB"], "a write limit of 500 kB is too small to learn"),
         (&[".", "--budget", "all"], "expected reads, small or full"),
         (&[".", "--rest", "400d"], "--rest is at most one hour"),
-        (&["drive:sata-tlc-500gb", "--resume"], "--resume needs a physical drive"),
-        (&[".", "--write-limit", "48MiB", "--resume"], "nothing to resume"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "is too little for --budget full"),
         (&["Cargo.toml", "--budget", "full"], "is a file, which is never written to"),
         (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),

@@ -52,10 +52,6 @@ pub struct DriveLearnArgs {
     /// Replace an existing file.
     #[arg(long)]
     pub force: bool,
-    /// Continue an interrupted run of the same command. Finished rounds are not repeated, nor,
-    /// with --budget full, finished overwrites of the drive.
-    #[arg(long)]
-    pub resume: bool,
     /// Seed of addresses and of the ensemble.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,

@@ -1,7 +1,7 @@
 //! Probes a real drive: place, repeats, and disturbances.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
-use super::round::{Round, sentence};
+use super::sentence;
 use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
@@ -24,8 +24,6 @@ use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, AccessPath, Findings, 
 use trimtab_study::learn::rounds::{CombinedFindings, together};
 use trimtab_study::learn::{self, Budget};
 
-use super::saved_rounds::{SavedResults, SavedRounds};
-
 /// Rounds of all probes, if the write limit allows.
 const ROUNDS: u64 = 3;
 /// Area that is large enough for most write caches.
@@ -40,6 +38,15 @@ const DRIFT: f64 = 0.1;
 /// Largest number of figures in a message.
 const NAMED: usize = 4;
 
+/// Results of all probes, run once.
+struct Round {
+    found: Findings,
+    /// Foreground I/O during the round, if it counts.
+    disturbed: Option<String>,
+    /// Other possible effects on the figures.
+    warnings: Vec<String>,
+}
+
 /// Probes the target of `spec` often enough to measure the scatter.
 pub fn measure(
     request: &DriveLearnArgs,
@@ -47,7 +54,7 @@ pub fn measure(
     below: UnderlyingDrive,
     spec: &TargetSpec,
     watching: &mut Progress,
-) -> anyhow::Result<(LearnMeasurements, SavedRounds)> {
+) -> anyhow::Result<LearnMeasurements> {
     let path = probed_path(request, spec)?;
     let budget = request.budget;
     let root = Root::live().context("cannot read /sys and /proc")?;
@@ -55,9 +62,6 @@ pub fn measure(
     if budget == Budget::Full {
         plan.whole = Some(super::whole::allowed_part(request, context, spec, &below)?);
     }
-    let kept = SavedRounds::new(context, &twins::which(&below), asked(&plan, most, &below))?;
-    let SavedResults { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { SavedResults::default() };
-    let plan = ProbePlan { area: area.unwrap_or(plan.area), ..plan };
     let access = AreaRequest {
         what: "drive learn",
         below: &below,
@@ -69,15 +73,22 @@ pub fn measure(
     };
     let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
-    let plan = on_what_there_is(plan, &probed, area)?;
+    // The area may be smaller in a file that is only read.
+    let plan = ProbePlan { area: plan.area.min(probed.area()), ..plan };
     let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
-    let rounds = RoundSchedule { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
-    // Earlier rounds are not in this run's counters.
-    let (earlier, carried) = (before.len(), rounds.written_before(&before));
-    let made = rounds.make(before, &mut probed, watching);
+    let each = if budget == Budget::Reads { 0 } else { AREA_WRITES * plan.area };
+    let mut made: Vec<Round> = Vec::new();
+    for _ in 0..ROUNDS + AGAIN {
+        let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
+        let over = !made.is_empty() && Instant::now() >= until;
+        if clean >= ROUNDS || over || probed.written + each > most {
+            break;
+        }
+        made.push(round(&root, &below, &plan, &mut probed, watching)?);
+    }
     let mut notes = below.notes.clone();
     notes.extend(
         (plan.area < wanted).then(|| {
@@ -87,13 +98,8 @@ pub fn measure(
     notes.extend(probed.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = probed.written;
     drop(probed);
-    if interrupt::requested() {
-        context.remark("Finished rounds of probes are kept; run the same command with --resume to continue.");
-    }
-    let made = made?;
-    let read = made.iter().skip(earlier).map(|round| round.found.read).sum();
-    let own = (Bytes(read), Bytes(written.saturating_sub(carried)));
-    let memory = direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| sentence(&warning.text));
+    let read = made.iter().map(|round| round.found.read).sum();
+    let memory = direct.and_then(|watch| watch.finish(Bytes(read), Bytes(written))).map(|warning| sentence(&warning.text));
     let is_of_a_drive = memory.is_none();
     notes.extend(memory);
     let together = together_of(&made, &mut notes);
@@ -101,45 +107,11 @@ pub fn measure(
     notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
     let mut whole = None;
     if budget == Budget::Full {
-        let of_whole = match whole_before {
-            Some(before) => before,
-            None => super::whole::on_a_drive(request, context, spec, &below, &plan, watching)?,
-        };
-        kept.save(plan.area, &made, Some(&of_whole))?;
-        notes.extend(of_whole.notes);
-        whole = Some(of_whole.found);
+        whole = Some(super::whole::on_a_drive(request, context, spec, &below, &plan, watching, &mut notes)?);
     }
     let found = Findings { written, ..together.found };
     let which = Some(twins::which(&below));
-    Ok((LearnMeasurements { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes }, kept))
-}
-
-/// Adapts the plan to the available area, which may be smaller for a file that is only read.
-/// A resumed run needs the area that was used `before`.
-fn on_what_there_is(plan: ProbePlan, probed: &ProbedArea, before: Option<u64>) -> anyhow::Result<ProbePlan> {
-    let area = plan.area.min(probed.area());
-    match before {
-        Some(before) if before != area => {
-            let what = format!("the saved rounds used {}, but only {} is available now in whole pieces", Bytes(before), Bytes(area));
-            Err(UsageError::new(what).hint("leave out --resume").into())
-        }
-        _ => Ok(ProbePlan { area, ..plan }),
-    }
-}
-
-/// The settings that the figures depend on.
-fn asked(plan: &ProbePlan, most: u64, below: &UnderlyingDrive) -> serde_json::Value {
-    let UnderlyingDrive { model, firmware, reported, start, fs_type, .. } = below;
-    serde_json::json!({
-        "drive": [model, firmware, twins::which(below), reported.capacity_bytes, start, fs_type],
-        "budget": plan.budget.name(),
-        "area": plan.area,
-        "limit": most,
-        "seed": plan.seed,
-        "rest": plan.reach.rest.0,
-        "ranges": plan.reach.trim_ranges_max,
-        "flushes": plan.reach.sends_flushes,
-    })
+    Ok(LearnMeasurements { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes })
 }
 
 /// The path to probe; fails if the budget does not suit it.
@@ -217,53 +189,24 @@ pub fn command(below: &UnderlyingDrive, path: &Path, reserve: Option<Bytes>) -> 
     Ok(format!("trimtab drive learn {}{option}{kept}", quoted(&path.display().to_string())))
 }
 
-/// Schedule of the rounds.
-struct RoundSchedule<'a> {
-    root: &'a Root,
-    below: &'a UnderlyingDrive,
-    plan: &'a ProbePlan,
-    most: u64,
-    until: Instant,
-    kept: &'a SavedRounds,
-}
-
-impl RoundSchedule<'_> {
-    /// Bytes written before the interruption: the area each time, and `rounds`.
-    fn written_before(&self, rounds: &[Round]) -> u64 {
-        if rounds.is_empty() || self.plan.budget == Budget::Reads {
-            return 0;
-        }
-        self.plan.area + rounds.iter().map(|round| round.found.written).sum::<u64>()
-    }
-
-    /// Runs the required rounds, and repeats disturbed ones within the limits of bytes and time.
-    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut Progress) -> anyhow::Result<Vec<Round>> {
-        let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
-        probed.written += self.written_before(&made);
-        for _ in made.len() as u64..ROUNDS + AGAIN {
-            let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
-            let over = !made.is_empty() && Instant::now() >= self.until;
-            if clean >= ROUNDS || over || probed.written + each > self.most {
-                break;
-            }
-            made.push(self.one(probed, watching)?);
-            self.kept.save(self.plan.area, &made, None)?;
-        }
-        Ok(made)
-    }
-
-    fn one(&self, probed: &mut ProbedArea, watching: &mut Progress) -> anyhow::Result<Round> {
-        let before = MachineSample::take(self.root, &self.below.stack);
-        let found = learn::probe(&mut probed.drive, self.plan, watching);
-        interrupt::check()?;
-        let found = found?;
-        probed.written += found.written;
-        let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
-        let (_, warnings) = interference::judge(&before, &MachineSample::take(self.root, &self.below.stack), Some(own));
-        let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
-        let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
-        Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
-    }
+/// Runs all probes once.
+fn round(
+    root: &Root,
+    below: &UnderlyingDrive,
+    plan: &ProbePlan,
+    probed: &mut ProbedArea,
+    watching: &mut Progress,
+) -> anyhow::Result<Round> {
+    let before = MachineSample::take(root, &below.stack);
+    let found = learn::probe(&mut probed.drive, plan, watching);
+    interrupt::check()?;
+    let found = found?;
+    probed.written += found.written;
+    let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref());
+    let (_, warnings) = interference::judge(&before, &MachineSample::take(root, &below.stack), Some(own));
+    let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
+    let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
+    Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
 }
 
 /// True if this warning makes a round invalid.

@@ -2,7 +2,7 @@
 //! device.
 
 use super::super::probed_area::AreaRequest;
-use super::round::{WholeDrive, sentence};
+use super::sentence;
 use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
@@ -19,8 +19,8 @@ use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::ProbeTarget as _;
-use trimtab_study::learn::probes::ProbePlan;
 use trimtab_study::learn::probes::whole::{ProbeRegion, SHARE_MIN, WRITES_EIGHTHS};
+use trimtab_study::learn::probes::{Findings, ProbePlan};
 use trimtab_study::learn::{self, Budget};
 
 /// Size of one TRIM request.
@@ -34,7 +34,8 @@ pub fn on_a_drive(
     below: &UnderlyingDrive,
     plan: &ProbePlan,
     watching: &mut Progress,
-) -> anyhow::Result<WholeDrive> {
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Findings> {
     let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
     let access = AreaRequest {
         what: "drive learn --budget full",
@@ -52,21 +53,14 @@ pub fn on_a_drive(
     };
     let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
-    let mut notes = Vec::new();
-    let found =
-        emptied(&mut probed.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut probed.drive, plan, watching)?));
+    let found = emptied(&mut probed.drive, spec, below, notes).and_then(|()| Ok(learn::probe_whole(&mut probed.drive, plan, watching)?));
     let own =
         found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
     let (_, warnings) = observer.finish(own);
     drop(probed);
-    if interrupt::requested() {
-        context.remark(
-            "The rounds of probes are kept; run the same command with --resume to continue. It restarts the overwriting of the drive, which cannot be resumed midway.",
-        );
-    }
     interrupt::check()?;
     notes.extend(warnings.into_iter().map(|warning| format!("during the probes of the whole drive: {}", sentence(&warning.text))));
-    Ok(WholeDrive { found: found?, notes })
+    found
 }
 
 /// The share of the drive to use. Determined before anything is written, and refused if
