@@ -12,7 +12,6 @@ mod tries;
 
 pub use figures::metrics;
 pub use stream::{Leftover, Postmark, phase};
-pub use text::text_prefix;
 pub use tries::RepeatedPostmark;
 
 use crate::run::Field;

@@ -1,7 +1,6 @@
 //! The lines of PostMark's command language: their parsing, and their extraction from a file
 //! or a terminal.
 
-use super::config::PostmarkSetting;
 use std::io::{self, BufRead};
 
 /// Characters that are read at once; the rest of a longer line becomes the next line.
@@ -11,7 +10,7 @@ const LINE_MAX: usize = 254;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostmarkCommand<'a> {
     /// Change a setting.
-    Set(PostmarkSetting, Option<&'a [u8]>),
+    Set(&'static str, Option<&'a [u8]>),
     /// Run; the report goes to a file.
     Run(Option<&'a [u8]>),
     /// Execute a file.
@@ -28,29 +27,25 @@ pub enum PostmarkCommand<'a> {
     Unknown,
 }
 
-/// The commands in the order of matching: the name, the setting that it changes, and its help.
-const COMMANDS: &[(&str, Option<PostmarkSetting>, &str)] = &[
-    ("set size", Some(PostmarkSetting::Size), "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
-    ("set number", Some(PostmarkSetting::Number), "N: files created before the transactions"),
-    ("set seed", Some(PostmarkSetting::Seed), "N: seed of the random numbers; the same seed gives the same operations"),
-    ("set transactions", Some(PostmarkSetting::Transactions), "N: transactions in a run"),
-    ("set location", Some(PostmarkSetting::Location), "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
-    ("set subdirectories", Some(PostmarkSetting::Subdirectories), "N: spread the files over N subdirectories of each location (2 or more)"),
-    ("set read", Some(PostmarkSetting::Read), "BYTES: size of a read call"),
-    ("set write", Some(PostmarkSetting::Write), "BYTES: size of a write call"),
-    ("set buffering", Some(PostmarkSetting::Buffering), "true or false: collect calls in a 4096-byte buffer, or one call per block"),
-    ("set bias read", Some(PostmarkSetting::BiasRead), "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
-    (
-        "set bias create",
-        Some(PostmarkSetting::BiasCreate),
-        "0 to 10: tenths of transactions that create rather than delete; -1 for neither",
-    ),
-    ("set report", Some(PostmarkSetting::Report), "verbose or terse"),
-    ("run", None, "[FILE]: run, and print the report or append it to FILE"),
-    ("load", None, "FILE: execute the commands in FILE"),
-    ("show", None, "[FILE]: show the settings, or append them to FILE"),
-    ("help", None, "[START]: list all commands, or those that begin with START"),
-    ("quit", None, "end"),
+/// The commands in the order of matching, with their help.
+const COMMANDS: &[(&str, &str)] = &[
+    ("set size", "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
+    ("set number", "N: files created before the transactions"),
+    ("set seed", "N: seed of the random numbers; the same seed gives the same operations"),
+    ("set transactions", "N: transactions in a run"),
+    ("set location", "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
+    ("set subdirectories", "N: spread the files over N subdirectories of each location (2 or more)"),
+    ("set read", "BYTES: size of a read call"),
+    ("set write", "BYTES: size of a write call"),
+    ("set buffering", "true or false: collect calls in a 4096-byte buffer, or one call per block"),
+    ("set bias read", "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
+    ("set bias create", "0 to 10: tenths of transactions that create rather than delete; -1 for neither"),
+    ("set report", "verbose or terse"),
+    ("run", "[FILE]: run, and print the report or append it to FILE"),
+    ("load", "FILE: execute the commands in FILE"),
+    ("show", "[FILE]: show the settings, or append them to FILE"),
+    ("help", "[START]: list all commands, or those that begin with START"),
+    ("quit", "end"),
 ];
 
 /// Parses a line: the first command whose full name is its prefix.
@@ -58,24 +53,23 @@ pub fn parse(line: &[u8]) -> PostmarkCommand<'_> {
     if let Some(rest) = line.strip_prefix(b"!") {
         return PostmarkCommand::Shell(rest);
     }
-    let Some((name, setting, _)) = COMMANDS.iter().find(|(name, ..)| line.starts_with(name.as_bytes())) else {
+    let Some((name, _)) = COMMANDS.iter().find(|(name, _)| line.starts_with(name.as_bytes())) else {
         return PostmarkCommand::Unknown;
     };
     let argument = line.get(name.len() + 1..);
-    match (setting, *name) {
-        (Some(setting), _) => PostmarkCommand::Set(*setting, argument),
-        (None, "run") => PostmarkCommand::Run(argument),
-        (None, "load") => PostmarkCommand::Load(argument),
-        (None, "show") => PostmarkCommand::Show(argument),
-        (None, "help") => PostmarkCommand::Help(argument),
-        (None, _) => PostmarkCommand::Quit,
+    match *name {
+        "run" => PostmarkCommand::Run(argument),
+        "load" => PostmarkCommand::Load(argument),
+        "show" => PostmarkCommand::Show(argument),
+        "help" => PostmarkCommand::Help(argument),
+        name => name.strip_prefix("set ").map_or(PostmarkCommand::Quit, |setting| PostmarkCommand::Set(setting, argument)),
     }
 }
 
 /// Help on the commands that begin with `start`; on all if none does.
 pub fn help(start: &[u8]) -> String {
-    let line = |(name, _, text): &(&str, Option<PostmarkSetting>, &str)| format!("{name} - {text}\n");
-    let matching: String = COMMANDS.iter().filter(|(name, ..)| name.as_bytes().starts_with(start)).map(line).collect();
+    let line = |(name, text): &(&str, &str)| format!("{name} - {text}\n");
+    let matching: String = COMMANDS.iter().filter(|(name, _)| name.as_bytes().starts_with(start)).map(line).collect();
     if matching.is_empty() { COMMANDS.iter().map(line).collect() } else { matching }
 }
 
@@ -123,9 +117,9 @@ mod tests {
         assert_eq!(parse(b"runner"), PostmarkCommand::Run(Some(b"er")));
         assert_eq!(parse(b"runx"), PostmarkCommand::Run(Some(b"")));
         assert_eq!(parse(b"quitter"), PostmarkCommand::Quit);
-        assert_eq!(parse(b"set sizeX700 800"), PostmarkCommand::Set(PostmarkSetting::Size, Some(b"700 800")));
-        assert_eq!(parse(b"set size500 600"), PostmarkCommand::Set(PostmarkSetting::Size, Some(b"00 600")));
-        assert_eq!(parse(b"set bias create -1"), PostmarkCommand::Set(PostmarkSetting::BiasCreate, Some(b"-1")));
+        assert_eq!(parse(b"set sizeX700 800"), PostmarkCommand::Set("size", Some(b"700 800")));
+        assert_eq!(parse(b"set size500 600"), PostmarkCommand::Set("size", Some(b"00 600")));
+        assert_eq!(parse(b"set bias create -1"), PostmarkCommand::Set("bias create", Some(b"-1")));
         assert_eq!(parse(b"!ls -l"), PostmarkCommand::Shell(b"ls -l"));
         for line in [&b""[..], b" show", b"SHOW", b"set", b"set bias", b"exit now", b"? "] {
             assert_eq!(parse(line), PostmarkCommand::Unknown, "{line:?}");
@@ -134,7 +128,7 @@ mod tests {
 
     #[test]
     fn no_command_is_a_prefix_of_a_later_one() {
-        let names: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
+        let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' is unreachable");
         }

@@ -49,58 +49,29 @@ impl Default for PostmarkConfig {
     }
 }
 
-/// Names of settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostmarkSetting {
-    /// Size bounds.
-    Size,
-    /// Files at the start.
-    Number,
-    /// Seed.
-    Seed,
-    /// Transactions.
-    Transactions,
-    /// Directories.
-    Location,
-    /// Subdirectories in each.
-    Subdirectories,
-    /// Bytes per read call.
-    Read,
-    /// Bytes per write call.
-    Write,
-    /// Whether to use a buffer like the C library's.
-    Buffering,
-    /// Read or append.
-    BiasRead,
-    /// Create or delete.
-    BiasCreate,
-    /// Verbose or terse.
-    Report,
-}
-
 /// An error in an argument, as one line for standard error.
 pub type Complaint = String;
 
 impl PostmarkConfig {
-    /// Executes `set SETTING ARGUMENT`. A wrong argument keeps the old value, except that a wrong
-    /// weight counts as 1.
-    pub fn set(&mut self, setting: PostmarkSetting, argument: Option<&[u8]>) -> Result<(), Complaint> {
+    /// Executes `set SETTING ARGUMENT` for a setting of the command table. A wrong argument keeps
+    /// the old value, except that a wrong weight counts as 1.
+    pub fn set(&mut self, setting: &str, argument: Option<&[u8]>) -> Result<(), Complaint> {
         let settings = &mut self.settings;
         match setting {
-            PostmarkSetting::Size => (settings.size_low, settings.size_high) = sizes(argument)?,
-            PostmarkSetting::Number => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
-            PostmarkSetting::Seed => settings.seed = positive(argument, "a seed", MOST)?,
-            PostmarkSetting::Transactions => settings.transactions = positive(argument, "a number of transactions", MOST)?,
-            PostmarkSetting::Subdirectories => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
-            PostmarkSetting::Read => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
-            PostmarkSetting::Write => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
-            PostmarkSetting::Buffering => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
-            PostmarkSetting::BiasRead => settings.bias_read = bias(argument)?,
-            PostmarkSetting::BiasCreate => settings.bias_create = bias(argument)?,
-            PostmarkSetting::Report => {
+            "size" => (settings.size_low, settings.size_high) = sizes(argument)?,
+            "number" => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
+            "seed" => settings.seed = positive(argument, "a seed", MOST)?,
+            "transactions" => settings.transactions = positive(argument, "a number of transactions", MOST)?,
+            "subdirectories" => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
+            "read" => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
+            "write" => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
+            "buffering" => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
+            "bias read" => settings.bias_read = bias(argument)?,
+            "bias create" => settings.bias_create = bias(argument)?,
+            "report" => {
                 self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?
             }
-            PostmarkSetting::Location => return self.set_location(argument),
+            _ => return self.set_location(argument),
         }
         Ok(())
     }
@@ -273,10 +244,10 @@ mod tests {
         }
     }
 
-    fn after(commands: &[(PostmarkSetting, &str)]) -> PostmarkConfig {
+    fn after(commands: &[(&str, &str)]) -> PostmarkConfig {
         let mut config = PostmarkConfig::default();
         for (setting, argument) in commands {
-            let _ = config.set(*setting, Some(argument.as_bytes()));
+            let _ = config.set(setting, Some(argument.as_bytes()));
         }
         config
     }
@@ -292,63 +263,45 @@ mod tests {
             ("12,5 99", (12, 99)),
             ("5 -3", (5, 5)),
         ] {
-            let settings = after(&[(PostmarkSetting::Size, argument)]).settings;
+            let settings = after(&[("size", argument)]).settings;
             assert_eq!((settings.size_low, settings.size_high), sizes, "{argument}");
         }
-        assert!(PostmarkConfig::default().set(PostmarkSetting::Size, Some(b"00 600")).is_err());
+        assert!(PostmarkConfig::default().set("size", Some(b"00 600")).is_err());
     }
 
     #[test]
     fn set_location_replaces_adds_and_removes() {
         let location = |path: &str, weight| Location { path: path.into(), weight };
-        let config = after(&[
-            (PostmarkSetting::Location, "old"),
-            (PostmarkSetting::Location, "a b c 4"),
-            (PostmarkSetting::Location, "+d e"),
-            (PostmarkSetting::Location, "+d 2"),
-        ]);
+        let config = after(&[("location", "old"), ("location", "a b c 4"), ("location", "+d e"), ("location", "+d 2")]);
         assert_eq!(config.locations, [location("a b c", 4), location("d", 1), location("d", 2)]);
         let mut config = config;
-        assert!(config.set(PostmarkSetting::Location, Some(b"-d 1")).is_err());
-        config.set(PostmarkSetting::Location, Some(b"-d")).unwrap();
+        assert!(config.set("location", Some(b"-d 1")).is_err());
+        config.set("location", Some(b"-d")).unwrap();
         assert_eq!(config.locations, [location("a b c", 4), location("d", 2)]);
-        assert!(config.set(PostmarkSetting::Location, Some(b"")).is_err(), "files in the root directory");
-        assert!(config.set(PostmarkSetting::Location, Some(b"+ ")).is_err());
+        assert!(config.set("location", Some(b"")).is_err(), "files in the root directory");
+        assert!(config.set("location", Some(b"+ ")).is_err());
         assert_eq!(config.locations.len(), 2);
     }
 
     #[test]
     fn set_wrong_value_keeps_the_old_one() {
-        for setting in [
-            PostmarkSetting::Number,
-            PostmarkSetting::Seed,
-            PostmarkSetting::Transactions,
-            PostmarkSetting::Subdirectories,
-            PostmarkSetting::Read,
-            PostmarkSetting::Write,
-        ] {
+        for setting in ["number", "seed", "transactions", "subdirectories", "read", "write"] {
             for argument in [None, Some(&b"0"[..]), Some(b"-1"), Some(b"x"), Some(b"")] {
                 let mut config = PostmarkConfig::default();
                 assert!(config.set(setting, argument).is_err(), "{setting:?} {argument:?}");
                 assert_eq!(config, PostmarkConfig::default());
             }
         }
-        for (setting, argument) in [
-            (PostmarkSetting::Buffering, "TRUE"),
-            (PostmarkSetting::Report, "terse\r"),
-            (PostmarkSetting::BiasRead, "11"),
-            (PostmarkSetting::BiasCreate, "-2"),
-        ] {
+        for (setting, argument) in [("buffering", "TRUE"), ("report", "terse\r"), ("bias read", "11"), ("bias create", "-2")] {
             assert_eq!(after(&[(setting, argument)]), PostmarkConfig::default(), "{setting:?} {argument}");
         }
-        assert_eq!(after(&[(PostmarkSetting::BiasCreate, "abc")]).settings.bias_create, Some(0), "as the original reads it");
+        assert_eq!(after(&[("bias create", "abc")]).settings.bias_create, Some(0), "as the original reads it");
     }
 
     proptest! {
         #[test]
         fn set_of_any_argument_keeps_config_runnable(commands in prop::collection::vec((0_usize..12, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
-            use PostmarkSetting::*;
-            let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report];
+            let all = ["size", "number", "seed", "transactions", "location", "subdirectories", "read", "write", "buffering", "bias read", "bias create", "report"];
             let mut config = PostmarkConfig::default();
             for (setting, argument) in &commands {
                 let _ = config.set(all[*setting], argument.as_deref());

@@ -4,7 +4,7 @@ use super::announce::{AnnouncedRun, Announcer};
 use super::classic::{Stamps, Totals};
 use super::config::PostmarkConfig;
 use super::details;
-use super::directories::{Locations, LockedDirectory, Names, Obstacles, hold};
+use super::directories::{Locations, LockedDirectory, Names, hold, in_the_way};
 use super::memory;
 use crate::store::recipe::starts_now;
 use anyhow::{Context as _, bail};
@@ -25,9 +25,6 @@ use trimtab_sim::target::{FileTarget as _, TargetError};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::postmark::{Leftover, Postmark, PostmarkCounts, PostmarkSettings};
-
-/// The most likely seed of leftovers, besides that of the run.
-const SEED_DEFAULT: u32 = 42;
 
 /// One run with all its measurements.
 #[derive(Clone, Debug)]
@@ -88,7 +85,15 @@ pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut 
         paths.push(config.first_location().to_owned());
     }
     let held = hold(&paths)?;
-    clear_the_way(context, &held, &settings)?;
+    let number_max = u64::from(settings.number) + u64::from(settings.transactions);
+    let taken = in_the_way(&held, Names { number_max, subdirectories: settings.subdirectories })?;
+    if let [example, more @ ..] = &taken[..] {
+        let (example, advice) = (example.display(), "remove what an earlier run left, or set another location");
+        match more.len() {
+            0 => bail!("{example} is in the way: {advice}"),
+            more => bail!("{example} and {more} more files are in the way: {advice}"),
+        }
+    }
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     trimtab_linux::sys::interrupt::check()?;
 
@@ -142,31 +147,6 @@ fn ended(outcome: RunOutcome, run: &Postmark, places: &mut Locations) -> anyhow:
         return Err(cause.context(format!("{what} of the run could not be removed")));
     }
     Err(cause)
-}
-
-/// Ensures that no existing file has a name of the run. Files left by an earlier run may be
-/// removed with consent.
-fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &PostmarkSettings) -> anyhow::Result<()> {
-    let number_max = u64::from(settings.number) + u64::from(settings.transactions);
-    let Obstacles { in_the_way, all } = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories })?;
-    let seeds = [settings.seed, SEED_DEFAULT];
-    // Other programs may keep files of such names where the run does not need them.
-    let left = [&all, &in_the_way].into_iter().find(|files| files.are_leftovers(held, seeds));
-    match left {
-        Some(left) => {
-            let what = format!("{left} left by an earlier PostMark run");
-            if consent::ask(context, &format!("{what}. Remove them?"))? {
-                left.remove(held, seeds)?;
-            } else if in_the_way.is_empty() {
-                context.remark(&format!("{what}; --yes removes them."));
-            } else {
-                bail!("{what}: remove them, or use --yes to remove them");
-            }
-        }
-        None if in_the_way.is_empty() => {}
-        None => bail!("{in_the_way} in the way, and not all of it is PostMark's: move it away or set another location"),
-    }
-    Ok(())
 }
 
 /// Asks for consent to large amounts. Only the absolute limit applies: a share of the drive

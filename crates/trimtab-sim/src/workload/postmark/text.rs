@@ -44,13 +44,6 @@ impl Text {
     }
 }
 
-/// The first `len` characters of every file of a run with `seed`.
-#[must_use]
-pub fn text_prefix(seed: u32, len: usize) -> Vec<u8> {
-    let mut rng = Mt19937::new(seed);
-    (0..len).map(|_| character(&mut rng)).collect()
-}
-
 /// One of the 95 printable characters.
 fn character(rng: &mut Mt19937) -> u8 {
     b' ' + (rng.next_u32() % 95) as u8
@@ -70,7 +63,6 @@ mod tests {
             let mut rng = Mt19937::new(seed);
             let text = Text::new(&PostmarkSettings { size_high, ..PostmarkSettings::default() }, &mut rng).unwrap();
             assert_eq!(text.prefix(60), start.as_bytes(), "seed {seed}");
-            assert_eq!(text_prefix(seed, 60), start.as_bytes());
             assert_eq!(text.prefix(size_high).len(), size_high as usize);
             assert_eq!(rng.taken(), 2 * u64::from(size_high));
         }
