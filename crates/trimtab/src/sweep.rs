@@ -1,6 +1,5 @@
 //! Sweeps: read their plans, run their cells on all processors, and store the results.
 
-pub mod calibrate;
 pub mod csv;
 pub mod directory;
 pub mod estimate;
@@ -21,8 +20,6 @@ use trimtab_linux::sys::beneath::named;
 
 /// Largest plan, in bytes.
 const PLAN_BYTES_MAX: u64 = 1 << 20;
-/// Cells that are examined before the sweep starts, spread over the plan.
-const LOOKED_AT: u64 = 20_000;
 
 /// A validated plan with its files.
 #[derive(Debug)]
@@ -48,43 +45,4 @@ pub fn read(path: &Path) -> anyhow::Result<ValidatedPlan> {
     let files = Files::beside(path);
     plan.check(&files).map_err(|error| wrong(error.to_string()))?;
     Ok(ValidatedPlan { text, plan, files })
-}
-
-/// Result of examining the cells of a plan.
-#[derive(Debug, Default)]
-pub struct Examination {
-    /// Cells that were examined.
-    pub looked_at: u64,
-    /// Number of invalid cells.
-    pub impossible: u64,
-    /// The first reason.
-    pub reason: Option<String>,
-    /// Largest memory of a cell, in bytes.
-    pub memory_max: u64,
-}
-
-impl ValidatedPlan {
-    /// Examines cells of the plan: all, or a sample spread over it.
-    ///
-    /// # Errors
-    /// None of them is valid.
-    pub fn look(&self) -> anyhow::Result<Examination> {
-        let mut looked = Examination::default();
-        let cells = self.plan.cells();
-        let every = cells.div_ceil(LOOKED_AT).max(1);
-        for cell in (0..cells).step_by(usize::try_from(every)?) {
-            looked.looked_at += 1;
-            match self.plan.cell(&self.plan.place(cell), &self.files) {
-                Ok(cell) => looked.memory_max = looked.memory_max.max(cell.memory().0),
-                Err(wrong) => {
-                    looked.impossible += 1;
-                    looked.reason.get_or_insert(wrong.text);
-                }
-            }
-        }
-        match looked.reason.take_if(|_| looked.impossible == looked.looked_at) {
-            Some(reason) => Err(UsageError::new(format!("no cell of this plan is valid: {reason}")).into()),
-            None => Ok(looked),
-        }
-    }
 }

@@ -118,22 +118,6 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
         header.into_run(trimtab_sim::runner::recorder::RunRecording::default(), false)
     }
 
-    /// Bytes written before the workload, and by it; `None` if only the trace decides the latter.
-    #[must_use]
-    pub fn writes(&self) -> (Bytes, Option<Bytes>) {
-        let capacity = Bytes(self.drive.capacity_bytes);
-        match &self.work {
-            SweepCellWork::Requests { plan, .. } => {
-                let fill = (u128::from(capacity.0) * u128::from(plan.fill_permille) / 1000) as u64;
-                (Bytes(fill), plan.until_written.map(|amount| amount.of(capacity)))
-            }
-            SweepCellWork::Files { ageing, .. } => {
-                let size = capacity.0.min(ageing.size.0) as f64;
-                (Bytes((size * ageing.fill) as u64), Some(Bytes((size * ageing.drive_writes) as u64)))
-            }
-        }
-    }
-
     /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the workload.
     #[must_use]
     pub fn memory(&self) -> Bytes {

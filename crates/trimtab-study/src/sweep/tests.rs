@@ -145,7 +145,8 @@ fn plan_values_reach_the_cell() {
     assert!((12.5..12.5 + 100.0 * layer / (8_u64 << 30) as f64).contains(&over), "{over}");
     let SweepCellWork::Requests { plan: requests, .. } = &cell.work else { panic!() };
     assert_eq!(requests.trim, Some("idle:budget=5ms".parse().unwrap()));
-    assert_eq!(cell.writes(), (Bytes(8 << 30), Some(Bytes(2 * (8 << 30)))));
+    let until = requests.until_written.map(|amount| amount.of(Bytes(cell.drive.capacity_bytes)));
+    assert_eq!((requests.fill_permille, until), (1000, Some(Bytes(2 * (8 << 30)))));
     assert_eq!(plan.place(1).values[0].to_string(), "d-choices:10");
 }
 

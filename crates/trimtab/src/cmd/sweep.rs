@@ -3,7 +3,6 @@
 use crate::cmd::options::write_to;
 use crate::drives::crew;
 use crate::report;
-use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::SweepProgress;
@@ -41,7 +40,7 @@ A plan is a TOML file. Its base holds the settings shared by all cells, its axes
 Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
 
 Examples:
-  trimtab sweep plan plan.toml                     show the number of cells, time and memory
+  trimtab sweep plan plan.toml                     show the number of cells and their memory
   trimtab sweep run plan.toml --output out         run the cells; run it again to continue
   trimtab sweep run plan.toml --output a --shard 1/2       run half of them; run 2/2 elsewhere
   trimtab sweep merge a b --output all
@@ -54,7 +53,7 @@ pub struct SweepArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SweepAction {
-    /// Show the cells of a plan, and the time and memory that they need. Stores nothing.
+    /// Show the cells of a plan, and the memory that they need. Stores nothing.
     Plan(PlanArgs),
     /// Run the cells of a plan on all processors, and store each as it finishes.
     Run(RunArgs),
@@ -74,9 +73,6 @@ enum SweepAction {
 pub struct PlanArgs {
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Run no trial cells; time and memory are then not estimated.
-    #[arg(long)]
-    no_calibration: bool,
 }
 
 /// Arguments of `trimtab sweep run`.
@@ -160,17 +156,14 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn plan(args: &PlanArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let checked = sweep::read(&args.plan)?;
-    let looked = checked.look()?;
-    let calibration = if args.no_calibration { Calibration::default() } else { calibrate::calibrate(&checked) };
-    interrupt::check()?;
-    let estimate = Estimate::of(&checked, looked, calibration);
-    context.report("sweep.plan", 1, &estimate, || estimate.text(&checked))?;
+    let estimate = Estimate::of(&checked)?;
+    context.report("sweep.plan", 2, &estimate, || estimate.text(&checked))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let checked = sweep::read(&args.plan)?;
-    checked.look()?;
+    Estimate::of(&checked)?;
     if let Some(other) = Directory::of_another(&args.output, &checked) {
         context.remark(&format!(
             "{} held the sweep '{}' of another plan or model, {} cells. Its finished cells are kept for that plan; the plan and the table are now those of this sweep.",

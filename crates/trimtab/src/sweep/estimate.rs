@@ -1,13 +1,16 @@
-//! The cost of a plan: cells, time and memory.
+//! The cost of a plan: cells and memory.
 
-use super::calibrate::Calibration;
-use super::{Examination, ValidatedPlan};
+use super::ValidatedPlan;
 use crate::drives::crew::processors;
 use crate::drives::memory::MemoryBudget;
 use crate::report::layout::on_screen;
-use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::units::{Bytes, grouped};
+use trimtab_drive::usage::UsageError;
 use trimtab_study::document::Table;
 use trimtab_study::sweep::Value;
+
+/// Cells that are examined before the sweep starts, spread over the plan.
+const LOOKED_AT: u64 = 20_000;
 
 /// The cost of a plan.
 #[derive(Debug, serde::Serialize)]
@@ -25,37 +28,41 @@ pub struct Estimate {
     memory_bytes: u64,
     /// Concurrent cells.
     threads: u64,
-    /// Trial cells, and their duration.
-    calibration_cells: u64,
-    calibration_s: f64,
-    /// Seconds per cell on one thread, and of the whole sweep here; null if unknown.
-    cell_s: Option<f64>,
-    all_s: Option<f64>,
 }
 
 impl Estimate {
-    /// The cost of `checked`, from an examination of its cells and trial runs.
-    pub fn of(checked: &ValidatedPlan, looked: Examination, calibration: Calibration) -> Self {
-        let cells = checked.plan.cells();
-        let memory = MemoryBudget::of_this_machine().total();
-        let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
-        let all_s = calibration.cell_s.map(|cell| cell * cells as f64 / threads.max(1) as f64);
-        Self {
-            name: checked.plan.name.clone(),
-            cells,
-            points: cells / checked.plan.repeats,
-            repeats: checked.plan.repeats,
-            looked_at: looked.looked_at,
-            impossible: looked.impossible,
-            impossible_reason: looked.reason,
-            cell_memory_bytes_max: looked.memory_max,
-            memory_bytes: memory.0,
-            threads,
-            calibration_cells: calibration.tried,
-            calibration_s: calibration.took_s,
-            cell_s: calibration.cell_s,
-            all_s,
+    /// The cost of `checked`, from all of its cells or a sample spread over it.
+    ///
+    /// # Errors
+    /// None of the cells is valid.
+    pub fn of(checked: &ValidatedPlan) -> anyhow::Result<Self> {
+        let (plan, cells, memory) = (&checked.plan, checked.plan.cells(), MemoryBudget::of_this_machine().total());
+        let (mut looked_at, mut impossible, mut impossible_reason, mut memory_max) = (0, 0, None, 0);
+        for cell in (0..cells).step_by(usize::try_from(cells.div_ceil(LOOKED_AT).max(1))?) {
+            looked_at += 1;
+            match plan.cell(&plan.place(cell), &checked.files) {
+                Ok(cell) => memory_max = cell.memory().0.max(memory_max),
+                Err(wrong) => {
+                    impossible += 1;
+                    impossible_reason.get_or_insert(wrong.text);
+                }
+            }
         }
+        if let Some(reason) = impossible_reason.as_ref().filter(|_| impossible == looked_at) {
+            return Err(UsageError::new(format!("no cell of this plan is valid: {reason}")).into());
+        }
+        Ok(Self {
+            name: plan.name.clone(),
+            cells,
+            points: cells / plan.repeats,
+            repeats: plan.repeats,
+            looked_at,
+            impossible,
+            impossible_reason,
+            cell_memory_bytes_max: memory_max,
+            memory_bytes: memory.0,
+            threads: (memory.0 / memory_max.max(1)).min(processors() as u64),
+        })
     }
 
     /// The estimate as text.
@@ -67,25 +74,11 @@ impl Estimate {
             let count = axis.len().map_or_else(|| "drawn".to_owned(), grouped);
             table.row([axis.key.clone(), count, end(probes.first()), end(probes.last())]);
         }
-        let seconds = |s: f64| Nanos((s * 1e9) as u64).to_string();
         let repeats =
             if self.repeats > 1 { format!(" ({} points, {} repeats)", grouped(self.points), self.repeats) } else { String::new() };
-        let time = match (self.cell_s, self.all_s) {
-            (Some(cell), Some(all)) => format!(
-                "about {} here with {} at once, {} each ({} cells were run for {})",
-                seconds(all),
-                self.threads,
-                seconds(cell),
-                self.calibration_cells,
-                seconds(self.calibration_s)
-            ),
-            _ if self.calibration_cells == 0 => "not estimated".to_owned(),
-            _ => {
-                format!("unknown: {} cells were run for {}, but none came far enough", self.calibration_cells, seconds(self.calibration_s))
-            }
-        };
         let memory = format!("at most {} per cell; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
-        let mut text = format!("{}\ncells   {}{repeats}\ntime    {time}\nmemory  {memory}\n", on_screen(&table), grouped(self.cells));
+        let mut text =
+            format!("{}\ncells   {}{repeats}\nmemory  {memory}, {} at once\n", on_screen(&table), grouped(self.cells), self.threads);
         if self.threads == 0 {
             text.push_str("        too little for a cell\n");
         }
