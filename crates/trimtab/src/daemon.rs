@@ -7,7 +7,6 @@
 pub mod config;
 mod control;
 mod counter;
-mod iops_limit;
 pub mod metrics;
 pub mod selection;
 mod state;
@@ -20,7 +19,6 @@ use config::{Config, Rule};
 use control::Control;
 use metrics::{Figures, MountVerdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
 use sd_notify::NotifyState;
 use selection::Selection;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -38,9 +36,9 @@ use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::session::directories::run_directory;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::mount_check::MountCheck;
-use trimtab_linux::trim::lock::directory_of_locks;
+use trimtab_linux::trim::lock::{directory_of_locks, lock_file};
 
 /// Mount changes often come in groups; wait for the rest.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -70,8 +68,6 @@ struct Worker {
     /// A check of the mount point that is still unanswered.
     check: Option<MountCheck>,
     rule: Rule,
-    /// The daemon controls the filesystem's own discards; a remount can end this.
-    steered: bool,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
 }
@@ -148,15 +144,14 @@ const DAEMON_LOCK: &str = "daemon.lock";
 /// Takes the lock that allows only one daemon.
 fn only_one() -> anyhow::Result<File> {
     let directory = directory_of_locks(&run_directory())?;
-    let opened = directory.open_or_create(DAEMON_LOCK, PRIVATE_FILE);
-    let (mut file, _) = opened.with_context(|| format!("cannot open {}", directory.path().join(DAEMON_LOCK).display()))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut process = String::new();
-        let _ = (&mut file).take(20).read_to_string(&mut process);
-        bail!("another trimtab daemon is running (process {}); stop it first", process.trim());
+    let locked = lock_file(&directory, DAEMON_LOCK);
+    match locked.with_context(|| format!("cannot open {}", directory.path().join(DAEMON_LOCK).display()))? {
+        Ok(file) => Ok(file),
+        Err(process) => {
+            let process = process.map_or_else(String::new, |process| format!(" (process {process})"));
+            bail!("another trimtab daemon is running{process}; stop it first")
+        }
     }
-    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(file)
 }
 
 /// A socket that gets data when the signal arrives.
@@ -257,11 +252,8 @@ impl Daemon {
     fn reconcile(&mut self) -> anyhow::Result<()> {
         let wanted = self.wanted()?;
         let untrimmed = std::mem::take(&mut self.untrimmed);
-        let root = &self.root;
         for worker in &mut self.workers {
-            let still = |(m, r): &(Mount, Rule)| {
-                m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule && selection::is_steered(root, m, r) == worker.steered
-            };
+            let still = |(m, r): &(Mount, Rule)| m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule;
             if !wanted.iter().any(still) {
                 worker.control.stop();
                 if let Some(thread) = worker.thread.take() {
@@ -349,7 +341,6 @@ impl Daemon {
                     dev: mount.dev,
                     mount_point: mount.mount_point.clone(),
                     check: None,
-                    steered: selection::is_steered(&self.root, mount, &rule),
                     rule,
                     control,
                     thread: Some(thread),

@@ -4,10 +4,11 @@ use crate::host::block::{Layer, Stack, sysfs_name};
 use crate::host::processes::command_line;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::sys::interrupt;
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -87,20 +88,26 @@ pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {
 }
 
 fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
-    let path = directory.path().join(name);
-    let (mut file, _) = directory.open_or_create(name, PRIVATE_FILE).with_context(|| format!("cannot open {}", path.display()))?;
+    let locked = lock_file(directory, name).with_context(|| format!("cannot lock {}", directory.path().join(name).display()))?;
+    Ok(locked.map_err(|process| DriveBusyError { drive: drive.to_owned(), process })?)
+}
+
+/// Locks a file until the process ends. The inner error is the process that holds the lock, if it
+/// is recorded.
+pub fn lock_file(directory: &Dir, name: &str) -> io::Result<Result<File, Option<u32>>> {
+    let (mut file, _) = directory.open_or_create(name, PRIVATE_FILE)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+        Err(Errno::WOULDBLOCK) => {
             let mut text = String::new();
             let _ = (&mut file).take(20).read_to_string(&mut text);
-            bail!(DriveBusyError { drive: drive.to_owned(), process: text.trim().parse().ok() });
+            return Ok(Err(text.trim().parse().ok()));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        Err(errno) => return Err(errno.into()),
     }
-    // Only for the message above; the lock itself is on the file.
+    // Only for messages; the lock itself is on the file.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(file)
+    Ok(Ok(file))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Changes one rule in the text of the daemon's configuration; comments and the rest stay.
 
-use crate::daemon::config::Config;
+use crate::daemon::config::{Config, Rule};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -48,13 +48,7 @@ pub fn with_policy(file: &Path, text: &str, mount_point: &Path, policy: &str) ->
         Some(rule) => rule.policy = wanted,
         None => {
             let at = expected.rules.iter().position(|r| r.path.is_none()).unwrap_or(expected.rules.len());
-            let rule = crate::daemon::config::Rule {
-                path: Some(mount_point.to_owned()),
-                policy: wanted,
-                counter: crate::daemon::config::CounterChoice::Auto,
-                knobs: true,
-            };
-            expected.rules.insert(at, rule);
+            expected.rules.insert(at, Rule { path: Some(mount_point.to_owned()), policy: wanted });
         }
     }
     if Config::parse(file, &after).as_ref() != Ok(&expected) {
@@ -79,7 +73,7 @@ mod tests {
         let changed = with(&added, "/home", "adaptive").unwrap();
         assert_eq!(changed, added.replace("idle:budget=2ms", "adaptive"));
         assert_eq!(with(&changed, "/home", "adaptive:share=75%").unwrap(), changed, "already has this rule");
-        let odd = "[default]\npolicy = 'none' # x\n[[filesystem]]\n  policy='batched' # why\n  path='/srv/'\n  counter=\"none\"";
+        let odd = "[default]\npolicy = 'none' # x\n[[filesystem]]\n  policy='batched' # why\n  path='/srv/'";
         assert_eq!(with(odd, "/srv", "idle").unwrap(), odd.replace("'batched'", "\"idle\""));
         assert!(with(odd, "/a \"quoted\" \\ path", "none").unwrap().ends_with("policy = \"none\"\n"));
     }

@@ -103,17 +103,17 @@ fn refuse_unusable(args: &DaemonArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Prints every error of the configuration, or its rules and whether each is mounted.
+/// Prints the error of the configuration, or its rules and whether each is mounted.
 fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     refuse_unusable(args)?;
-    let (config, errors) = match Config::check(&args.config) {
-        Ok(config) => (Some(config), Vec::new()),
-        Err(errors) => (None, errors),
+    let (config, error) = match Config::read(&args.config) {
+        Ok(config) => (Some(config), None),
+        Err(error) => (None, Some(error)),
     };
     let root = Root::live().ok();
     let mounts = root.as_ref().and_then(|root| mountinfo::read(root).ok());
-    let selection = root.as_ref().zip(config.as_ref()).and_then(|(root, config)| Some((root, Selection::of(root, config).ok()?)));
-    let remarks = selection.map(|(root, selection)| [selection.steered(root), selection.remarks].concat()).unwrap_or_default();
+    let selection = root.as_ref().zip(config.as_ref()).and_then(|(root, config)| Selection::of(root, config).ok());
+    let remarks = selection.map(|selection| selection.remarks).unwrap_or_default();
     let mounted = |path: &Path| mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path));
     let rules = config.iter().flat_map(|config| &config.rules).map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
     let checked = ConfigCheck {
@@ -121,7 +121,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
         right: config.is_some(),
         rules: rules.collect(),
         remarks,
-        errors: errors.iter().map(|error| ConfigProblem { line: error.line, text: error.to_string() }).collect(),
+        errors: error.iter().map(|error| ConfigProblem { line: error.line, text: error.to_string() }).collect(),
     };
     if context.json {
         context.report("daemon-check", 2, &checked, String::new)?;

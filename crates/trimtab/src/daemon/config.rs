@@ -1,9 +1,15 @@
 //! The daemon's configuration: one TOML file. Any error refuses it, with line and key.
 
-mod reader;
-
-use std::path::{Path, PathBuf};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+use toml::Spanned;
 use trimtab_drive::units::Nanos;
+use trimtab_linux::doctor::AcceptedFinding;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::policy::PolicySpec;
@@ -12,8 +18,6 @@ use trimtab_sim::policy::PolicySpec;
 pub const DEFAULT_PATH: &str = "/etc/trimtab/trimtab.toml";
 /// Largest configuration, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// Largest number of filesystems.
-const FILESYSTEMS_MAX: usize = 10_000;
 
 /// An error in the configuration, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,26 +31,6 @@ pub struct ConfigError {
     pub what: String,
 }
 
-/// Counter that measures the amount written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CounterChoice {
-    /// The filesystem's own if it has one, else the device's.
-    #[default]
-    Auto,
-    /// The filesystem's own (ext4, f2fs): resolution 1 KiB, kept over reboots.
-    Filesystem,
-    /// The kernel's counter of the device: resolution 512 B, from 0 at each boot.
-    Device,
-    /// No counter: only time decides.
-    None,
-}
-
-impl CounterChoice {
-    /// The names in the file.
-    const NAMES: [(&'static str, Self); 4] =
-        [("auto", Self::Auto), ("filesystem", Self::Filesystem), ("device", Self::Device), ("none", Self::None)];
-}
-
 /// Rule for one filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -54,10 +38,6 @@ pub struct Rule {
     pub path: Option<PathBuf>,
     /// The policy.
     pub policy: PolicySpec,
-    /// The counter.
-    pub counter: CounterChoice,
-    /// Control the filesystem's own discards (btrfs `discard=async`) instead of trimming it.
-    pub knobs: bool,
 }
 
 impl Rule {
@@ -79,14 +59,14 @@ pub struct Config {
     /// One rule for each named filesystem; a rule without a path covers the rest.
     pub rules: Vec<Rule>,
     /// Findings of the doctor that are accepted.
-    pub ignore: Vec<trimtab_linux::doctor::AcceptedFinding>,
+    pub ignore: Vec<AcceptedFinding>,
 }
 
 impl Config {
     /// Reads the file. A file that other users may write is refused, because it controls what
     /// root does.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        Self::check(path).map_err(|errors| first(path, errors))
+        Self::parse(path, &Self::text(path)?)
     }
 
     /// The configuration in a tree, read at its default path; `None` without one.
@@ -96,12 +76,6 @@ impl Config {
         let bytes = root.read_bytes(path, BYTES_MAX).ok()?;
         let text = || String::from_utf8_lossy(&bytes);
         Some(if root.is_this_machine() { Self::read(path) } else { Self::parse(path, &text()) })
-    }
-
-    /// The same, with all errors in order of lines.
-    pub fn check(path: &Path) -> Result<Self, Vec<ConfigError>> {
-        let text = Self::text(path).map_err(|error| vec![error])?;
-        reader::read(path, &text)
     }
 
     fn text(path: &Path) -> Result<String, ConfigError> {
@@ -127,7 +101,31 @@ impl Config {
 
     /// Parses the text; `path` is only used in messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        reader::read(path, text).map_err(|errors| first(path, errors))
+        let error = |at: usize, what: String| {
+            let line = 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+            let key = text.lines().nth(line - 1).and_then(|text| text.split_once('=')).map_or("", |(key, _)| key.trim());
+            let what = if key.is_empty() || what.contains(" field `") { what } else { format!("{key}: {what}") };
+            ConfigError { path: path.to_owned(), line, what }
+        };
+        let file: ConfigFile = toml::from_str(text).map_err(|e| error(e.span().map_or(0, |span| span.start), e.message().to_owned()))?;
+        let mut named = BTreeSet::new();
+        let mut rules = Vec::new();
+        for FilesystemSection { path, policy } in file.filesystem {
+            let (at, Parsed(AbsolutePath(path))) = (path.span().start, path.into_inner());
+            if !named.insert(path.clone()) {
+                return Err(error(at, format!("'{}' is named twice", path.display())));
+            }
+            rules.push(Rule { path: Some(path), policy: policy.0 });
+        }
+        rules.extend(file.default.map(|section| Rule { path: None, policy: section.policy.0 }));
+        let DaemonSection { state, metrics, metrics_every } = file.daemon;
+        Ok(Self {
+            state: state.map_or_else(trimtab_linux::trim::resume::state_directory, |state| state.0.0),
+            metrics: metrics.map(|metrics| metrics.0.0),
+            metrics_every: metrics_every.map_or(Nanos::from_secs(60), |every| every.0.0),
+            rules,
+            ignore: file.doctor.ignore.into_iter().map(|finding| finding.0).collect(),
+        })
     }
 
     /// The rule for a mount point.
@@ -137,12 +135,93 @@ impl Config {
     }
 }
 
-/// The most useful of several errors.
-fn first(path: &Path, errors: Vec<ConfigError>) -> ConfigError {
-    let nothing = || ConfigError { path: path.to_owned(), line: 0, what: "cannot be parsed".to_owned() };
-    // A wrong key explains more than a missing field caused by it.
-    let at = errors.iter().position(|error| !error.what.starts_with("missing field")).unwrap_or(0);
-    errors.into_iter().nth(at).unwrap_or_else(nothing)
+/// The file as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFile {
+    #[serde(default)]
+    daemon: DaemonSection,
+    #[serde(default)]
+    doctor: DoctorSection,
+    default: Option<DefaultSection>,
+    #[serde(default)]
+    filesystem: Vec<FilesystemSection>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct DaemonSection {
+    state: Option<Parsed<AbsolutePath>>,
+    metrics: Option<Parsed<AbsolutePath>>,
+    metrics_every: Option<Parsed<Interval>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DoctorSection {
+    #[serde(default)]
+    ignore: Vec<Parsed<AcceptedFinding>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DefaultSection {
+    policy: Parsed<PolicySpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilesystemSection {
+    path: Spanned<Parsed<AbsolutePath>>,
+    policy: Parsed<PolicySpec>,
+}
+
+/// A path as in the mount table: no trailing or doubled slashes.
+struct AbsolutePath(PathBuf);
+
+impl FromStr for AbsolutePath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path = Path::new(text);
+        let plain = path.is_absolute() && !text.contains('\0') && path.components().all(|part| part != Component::ParentDir);
+        plain.then(|| Self(path.components().collect())).ok_or_else(|| format!("'{text}' is not an absolute path without '..'"))
+    }
+}
+
+/// A duration of at least one second.
+struct Interval(Nanos);
+
+impl FromStr for Interval {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let nanos: Nanos = text.parse().map_err(|error| format!("{error}"))?;
+        (nanos >= Nanos::from_secs(1)).then_some(Self(nanos)).ok_or_else(|| "must be at least 1s".to_owned())
+    }
+}
+
+/// A value that is parsed from a string, so that an error has the string's place.
+struct Parsed<T>(T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(ParsedVisitor(PhantomData)).map(Parsed)
+    }
+}
+
+struct ParsedVisitor<T>(PhantomData<T>);
+
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for ParsedVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
 }
 
 #[cfg(test)]
@@ -195,10 +274,6 @@ mod tests {
         {
             assert!(checked.iter().any(|c| c == expected), "{expected}: {checked:?}");
         }
-        assert_eq!(CounterChoice::default(), CounterChoice::Auto);
-        assert!(example.contains(r#"how much has been written ("auto")"#) && example.contains("instead of trimming it (true)"));
-        let knobs = parse("[default]\npolicy = \"none\"\n").unwrap().rules[0].knobs;
-        assert!(knobs);
     }
 
     #[test]
@@ -219,41 +294,17 @@ mod tests {
             ("[daemon]\nstat = \"/x\"\n", 2, "unknown field `stat`"),
             ("[daemon]\nmetrics-every = \"5\"\n", 2, "metrics-every: '5'"),
             ("[default]\npolicy = 3\n", 2, "string"),
-            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\ncounter = \"guess\"\n", 4, "guess"),
+            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\nknobs = true\n", 4, "unknown field `knobs`"),
+            ("[[filesystem]]\npath = \"/\"\n", 1, "missing field `policy`"),
             ("[daemon\n", 1, ""),
-            ("[doctor]\nignore = [\"nothing-trims\",\n \"stacked:srv\"]\n", 3, "ignore: 'stacked:srv' is neither CODE nor CODE:/PATH"),
-            ("[doctor]\nignore = \"x\"\n", 2, "a list of findings"),
+            ("[doctor]\nignore = [\"nothing-trims\",\n \"stacked:srv\"]\n", 3, "'stacked:srv' is neither CODE nor CODE:/PATH"),
+            ("[doctor]\nignore = \"x\"\n", 2, "ignore: invalid type: string \"x\", expected a sequence"),
             ("[doctor]\nhide = []\n", 2, "unknown field `hide`"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error}");
             assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn check_reports_all_errors_at_once() {
-        let text = "[daemon]\nstat = \"/x\"\nmetrics-every = \"0s\"\n[default]\npolicy = 3\n[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n\
-            [[filesystem]]\npath = \"/srv\"\ncounter = \"guess\"\n[other]\n";
-        let errors = reader::read(Path::new("t.toml"), text).unwrap_err();
-        let said: Vec<(usize, &str)> = errors.iter().map(|e| (e.line, e.what.split([' ', ':']).next().unwrap())).collect();
-        assert_eq!(
-            said,
-            [
-                (2, "unknown"),
-                (3, "metrics-every"),
-                (5, "policy"),
-                (7, "path"),
-                (8, "policy"),
-                (9, "missing"),
-                (11, "counter"),
-                (12, "unknown")
-            ],
-            "{errors:#?}"
-        );
-        // Each error alone also refuses the file; a start reports the first.
-        assert_eq!(parse(text).unwrap_err(), errors[0]);
-        assert_eq!(reader::read(Path::new("t.toml"), "a = \nb = \n").unwrap_err().len(), 2, "also for invalid TOML");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Amount written, from the filesystem's counter or the kernel's counter of the device.
 
-use super::config::CounterChoice;
 use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::lifetime_counter;
@@ -21,8 +20,8 @@ pub enum WriteCounter {
 }
 
 impl WriteCounter {
-    /// The chosen counter, or the best available. [`Self::None`] if it does not exist.
-    pub fn choose(root: &Root, mount: &Mount, stack: &Stack, choice: CounterChoice) -> Self {
+    /// The filesystem's own counter if it has one, else the device's.
+    pub fn choose(root: &Root, mount: &Mount, stack: &Stack) -> Self {
         let filesystem = || {
             let file = lifetime_counter(&mount.fs_type, &stack.top_layers().next()?.name);
             root.read_u64(&file).map(|_| Self::Filesystem(file))
@@ -31,13 +30,7 @@ impl WriteCounter {
             let all: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
             (!all.is_empty()).then_some(Self::Devices(all))
         };
-        let found = match choice {
-            CounterChoice::Auto => filesystem().or_else(devices),
-            CounterChoice::Filesystem => filesystem(),
-            CounterChoice::Device => devices(),
-            CounterChoice::None => None,
-        };
-        found.unwrap_or(Self::None)
+        filesystem().or_else(devices).unwrap_or(Self::None)
     }
 
     /// The counter's name, for messages.

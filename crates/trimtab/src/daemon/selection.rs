@@ -1,9 +1,7 @@
 //! Selects the mounted filesystems that the configuration covers.
 
 use super::config::{Config, DEFAULT_PATH, Rule};
-use super::iops_limit::IopsLimit;
 use std::io;
-use trimtab_drive::usage::quoted;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::{self, Mount};
@@ -65,16 +63,8 @@ impl Selection {
     }
 
     /// The mounts that the daemon trims.
-    pub fn trimmed(&self, root: &Root) -> Vec<Mount> {
-        let trimmed = self.wanted.iter().filter(|(mount, rule)| rule.trims() && !is_steered(root, mount, rule));
-        trimmed.map(|(mount, _)| mount.clone()).collect()
-    }
-
-    /// Policies that do not run because the daemon controls the filesystem's own discards
-    /// instead.
-    pub fn steered(&self, root: &Root) -> Vec<String> {
-        let steered = self.wanted.iter().filter(|(mount, rule)| is_steered(root, mount, rule));
-        steered.map(|(mount, rule)| format!("{}: {}", mount.mount_point.display(), never_runs(mount, rule))).collect()
+    pub fn trimmed(&self) -> Vec<Mount> {
+        self.wanted.iter().filter(|(_, rule)| rule.trims()).map(|(mount, _)| mount.clone()).collect()
     }
 }
 
@@ -85,19 +75,5 @@ pub fn doctor<'a>(root: &'a Root, config: Option<&Config>) -> io::Result<Doctor<
         return Doctor::new(root);
     }
     let selection = config.map_or_else(|| Ok(Selection::default()), |config| Selection::of(root, config))?;
-    Ok(Doctor::new(root)?.with_kept(selection.trimmed(root)))
-}
-
-/// True if the daemon controls the filesystem's own discards instead of trimming it.
-pub fn is_steered(root: &Root, mount: &Mount, rule: &Rule) -> bool {
-    rule.trims() && rule.knobs && IopsLimit::of(root, mount).is_some()
-}
-
-/// The reason why the policy does not run, and the command that enables it.
-pub fn never_runs(mount: &Mount, rule: &Rule) -> String {
-    let (policy, path) = (rule.policy.name(), quoted(&mount.mount_point.display().to_string()));
-    format!(
-        "{policy} never runs here while btrfs is mounted with discard=async, which the daemon controls (knobs = true); to run it: \
-         mount -o remount,nodiscard {path} (trimtab apply {policy} {path} writes this to fstab)"
-    )
+    Ok(Doctor::new(root)?.with_kept(selection.trimmed()))
 }

@@ -3,9 +3,7 @@
 use super::config::Rule;
 use super::control::Control;
 use super::counter::WriteCounter;
-use super::iops_limit::IopsLimit;
 use super::metrics::{Figures, MountVerdict};
-use super::selection::{is_steered, never_runs};
 use super::state::{FilesystemState, StateFile};
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
@@ -43,8 +41,6 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Interval between checks of whether a mount point answers.
 const CHECK_EVERY: Nanos = Nanos::from_secs(10);
-/// Interval between checks of a device whose filesystem discards on its own.
-const KNOBS_EVERY: Duration = Duration::from_secs(2);
 /// Interval between diagnoses: a layer may start or stop blocking discards without a remount.
 pub const DIAGNOSE_EVERY: Duration = Duration::from_secs(3600);
 
@@ -148,7 +144,7 @@ impl Task {
         blocked.iter().for_each(|text| say(&format!("{shown}: {text}")));
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
-        let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack(), rule.counter);
+        let counter = WriteCounter::choose(fs.root(), fs.mount(), fs.stack());
         let boot = boot_id();
         let (remembered, set_aside) = file.load();
         set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
@@ -201,14 +197,6 @@ impl Task {
 
     /// Runs until stopped, or until the filesystem is gone.
     pub fn run(mut self) {
-        if is_steered(self.fs.root(), self.fs.mount(), &self.rule)
-            && let Some(limit) = IopsLimit::of(self.fs.root(), self.fs.mount())
-        {
-            if !self.common.shutting_down {
-                self.steer(limit);
-            }
-            return;
-        }
         // Limits left by a killed daemon; a process that trims the drive now restores them itself.
         if let Ok(_locks) = DriveLocks::take(self.fs.stack(), &run_directory()) {
             self.recover_limits();
@@ -519,23 +507,6 @@ impl Task {
             say(&format!("{}: cannot save the state: {error}", self.shown));
         }
         self.remembered = remembered;
-    }
-
-    /// Lets the filesystem discard on its own: fast while the device is idle, slowly otherwise.
-    fn steer(&mut self, mut limit: IopsLimit) {
-        say(&format!("{}: its iops_limit follows the load; {}", self.shown, never_runs(self.fs.mount(), &self.rule)));
-        // An earlier pass says nothing about the present discards.
-        self.control.figures().last_pass_unix_s = None;
-        while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
-            let idle = self.fs.look().wait.is_none() && on_battery(self.fs.root()) != Some(true);
-            if let Err(error) = limit.set(idle) {
-                say(&format!("{}: iops_limit cannot be set: {error}", self.shown));
-                return;
-            }
-            self.diagnose_again();
-            let _ = self.control.take_forced();
-            self.control.sleep(KNOBS_EVERY);
-        }
     }
 }
 

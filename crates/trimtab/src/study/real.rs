@@ -6,11 +6,9 @@ use crate::postmark::execution;
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
 use anyhow::Context as _;
-use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, flock, statvfs, statx};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statvfs, statx};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_linux::host::mountinfo::Mount;
@@ -23,13 +21,12 @@ use trimtab_linux::session::discard_change::DiscardChange;
 use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 use trimtab_linux::session::safety::{Workspace, consent};
 use trimtab_linux::session::{ProgressWatch, assemble};
-use trimtab_linux::sys::beneath::PRIVATE_FILE;
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_linux::trim::fitrim;
 use trimtab_linux::trim::limit::CommandLimit;
-use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks};
+use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks, lock_file};
 use trimtab_sim::run::{Field, Run, STUDY_TAKEN, TargetKind};
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
@@ -191,23 +188,15 @@ impl FilesystemLock {
     pub fn on(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let Ok(directory) = directory_of_locks(&run_directory()) else { return Ok(Self { _lock: None }) };
-        let mut file = match directory.open_or_create(format!("study-{}", mount.dev), PRIVATE_FILE) {
-            Ok((file, _)) => file,
-            // A user who cannot write the lock file cannot change the mount either.
-            Err(_) => return Ok(Self { _lock: None }),
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                let _ = (&mut file).take(20).read_to_string(&mut pid);
-                let who = if pid.trim().is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
-                anyhow::bail!("another study is running on {}{who}; wait until it ends", mount.mount_point.display());
+        match lock_file(&directory, &format!("study-{}", mount.dev)) {
+            Ok(Ok(file)) => Ok(Self { _lock: Some(file) }),
+            Ok(Err(process)) => {
+                let who = process.map_or_else(String::new, |process| format!(" (process {process})"));
+                anyhow::bail!("another study is running on {}{who}; wait until it ends", mount.mount_point.display())
             }
-            locked => locked.context("cannot lock out other studies")?,
+            // A user who cannot write the lock file cannot change the mount either.
+            Err(_) => Ok(Self { _lock: None }),
         }
-        // Only for the message above.
-        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _lock: Some(file) })
     }
 }
 

@@ -51,9 +51,8 @@ impl UndoResult {
     }
 }
 
-/// Attributes that this program changes temporarily. A note cannot cause a write to any
-/// other.
-const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "iops_limit"];
+/// Attribute that this program changes temporarily. A note cannot cause a write to any other.
+const ATTRIBUTE: &str = "discard_max_bytes";
 
 impl Change {
     /// Describes a change of the discard option of a filesystem.
@@ -146,7 +145,7 @@ fn attribute(file: &Path) -> io::Result<Option<String>> {
 }
 
 fn set_known_attribute(file: &Path, value: &str) -> io::Result<()> {
-    if !file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known)) {
+    if file.file_name().is_none_or(|name| name != ATTRIBUTE) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "nothing that is ever changed for a while"));
     }
     match set_attribute(file, value) {

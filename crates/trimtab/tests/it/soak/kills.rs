@@ -393,31 +393,3 @@ fn killed_apply_is_restored_by_next_command() {
         kills() * 4
     );
 }
-
-#[test]
-fn killed_daemon_iops_limit_is_restored_by_next_command() {
-    if !have(&["mkfs.btrfs"]) {
-        return skip("btrfs-progs");
-    }
-    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
-    let run = tempfile::tempdir().unwrap();
-    let uuid = String::from_utf8(ok(Command::new("findmnt").args(["-no", "UUID"]).arg(mount.path())).stdout).unwrap();
-    let knob = Path::new("/sys/fs/btrfs").join(uuid.trim()).join("discard/iops_limit");
-    let read = || fs::read_to_string(&knob).unwrap();
-    let before = read();
-    let config = run.path().join("trimtab.toml");
-    fs::write(&config, format!("[[filesystem]]\npath = \"{}\"\npolicy = \"idle\"\n", mount.path().display())).unwrap();
-    let daemon = || {
-        let mut command = process();
-        command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", run.path()).env("TRIMTAB_STATE_DIR", run.path());
-        command
-    };
-    let (mut draw, mut changed) = (Stream::new(5 + u64::from(std::process::id()), "kills"), 0);
-    for n in 0..kills() {
-        kill_within(daemon(), &mut draw, Duration::from_millis(600));
-        changed += u64::from(read() != before);
-        ok(&mut any_command(run.path()));
-        assert_eq!(read(), before, "kill {n}");
-    }
-    said("daemon", kills(), changed);
-}
