@@ -19,7 +19,6 @@ use trimtab_linux::sys::{interrupt, mount_check, priority};
 use trimtab_sim::policy::{IdleSettings, ManualPolicy, Policy, PolicySpec, PolicyState};
 use trimtab_sim::run::Field;
 use trimtab_sim::setting::SettingError;
-use trimtab_sim::target::TrimWindow;
 
 /// The resolved request of one `trimtab trim`.
 #[derive(Debug)]
@@ -30,8 +29,6 @@ pub struct ManualTrimRequest {
     pub all: bool,
     /// The trim mode.
     pub how: TrimMode,
-    /// Trim only the windows that this range touches.
-    pub window: Option<TrimWindow>,
     /// Skip free extents below this size.
     pub min_extent: Bytes,
     /// Write out pending changes first.

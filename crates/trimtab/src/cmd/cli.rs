@@ -139,7 +139,6 @@ mod tests {
         };
         for (words, what) in [
             (&["verify", "/", "--wait", "-1s"][..], "invalid value '-1s' for '--wait <"),
-            (&["trim", "/", "--window", "-1+5"], "invalid value '-1+5' for '--window <"),
             (&["drive", "simulate", "--drive", "x", "--until-written", "-3x"], "invalid value '-3x' for '--until-written <"),
             (&["drive", "simulate", "--drive", "x", "--data", "-3%"], "invalid value '-3%' for '--data <"),
             (&["results", "list", "--since", "-5d", "--json"], "'-5d' is taken for an option"),

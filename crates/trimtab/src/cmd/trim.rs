@@ -10,7 +10,6 @@ use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
-use trimtab_sim::target::TrimWindow;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +18,6 @@ Examples:
   trimtab trim / /home --policy idle     in idle time, in commands of at most 5 ms where possible
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --policy idle --finish-within 1h
-  trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
   trimtab trim /srv --min-extent 1MiB    skip smaller free extents: far fewer commands
   trimtab trim /srv --dry-run            show the requests and the amount, send nothing
 
@@ -55,16 +53,12 @@ pub struct TrimArgs {
     paths: Vec<PathBuf>,
     /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted
     /// read-write, and the root filesystem if the kernel command line names it (root=).
-    #[arg(long, conflicts_with = "window")]
+    #[arg(long)]
     all: bool,
     /// Trim under this policy: now, or idle with settings such as
     /// idle:budget=2ms:quiet=50ms:patience=10s.
     #[arg(long, default_value = "now", value_name = "POLICY")]
     policy: String,
-    /// Trim only the windows that this range touches: START+LENGTH (ext4, XFS: of the device;
-    /// btrfs: logical addresses).
-    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
-    window: Option<TrimWindow>,
     /// Skip free extents below this size.
     #[arg(long, value_name = "SIZE", default_value = "0")]
     min_extent: Bytes,
@@ -97,7 +91,6 @@ impl TrimArgs {
         Ok(ManualTrimRequest {
             paths: self.paths.clone(),
             all: self.all,
-            window: self.window,
             min_extent: self.min_extent,
             sync: self.sync || (!self.no_sync && matches!(how, TrimMode::AtOnce)),
             dry_run: self.dry_run,
@@ -111,16 +104,6 @@ impl TrimArgs {
     pub fn reach(&self) -> MountScope {
         if self.all { MountScope::Everything } else { MountScope::Paths(self.paths.clone()) }
     }
-}
-
-fn parse_range(text: &str) -> Result<TrimWindow, String> {
-    let (start, len) = text.split_once('+').ok_or("not START+LENGTH, such as 10GiB+1GiB")?;
-    let bytes = |text: &str| text.parse().map(|bytes: Bytes| bytes.0).map_err(|error| format!("{error}"));
-    let (start, len) = (bytes(start)?, bytes(len)?);
-    if len == 0 || start.checked_add(len).is_none() {
-        return Err("the length must be above 0 and the end below 2^64".into());
-    }
-    Ok(TrimWindow { start, len })
 }
 
 /// Trims and prints the report, then the failures. The worst comes last and sets the exit

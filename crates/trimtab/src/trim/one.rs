@@ -3,7 +3,6 @@
 
 use super::ManualTrimRequest;
 use super::outcome::{FilesystemOutcome, SendEstimate, finish};
-use super::progress::{show, view};
 use super::whole::whole;
 use crate::daemon::config::Config;
 use crate::history::{History, PassEnd, TrimPass};
@@ -28,8 +27,7 @@ use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::fitrim::Obstacle;
 use trimtab_linux::trim::lock::DriveLocks;
 use trimtab_linux::trim::resume::state_directory;
-use trimtab_linux::trim::surface::{Account, at_once};
-use trimtab_sim::target::TrimWindow;
+use trimtab_linux::trim::surface::Account;
 
 /// Outcome for one path.
 pub enum PathOutcome {
@@ -118,9 +116,6 @@ fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Res
         let shown = fs.mount().mount_point.display();
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
     }
-    if request.window.is_some() && chosen(request, fs).next().is_none() {
-        return Err(UsageError::new("the range of --window is outside the filesystem's addresses").into());
-    }
     Ok(())
 }
 
@@ -139,9 +134,8 @@ fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<F
     let mut outcome = blank(request, fs);
     sync(request, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
-    outcome.windows = chosen(request, fs).count() as u64;
-    outcome.asked_bytes = chosen(request, fs).fold(0, |sum, w| sum.saturating_add(w.len));
-    let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
+    let windows = fs.layout().windows.clone();
+    outcome.asked_bytes = windows.iter().fold(0, |sum, w| sum.saturating_add(w.len));
     let would_send = fs.would_send(&windows, request.least());
     outcome.would_send = would_send.map(|(s, at_most)| SendEstimate { bytes: s.bytes, extents: s.extents, at_most });
     let (delivery, remarks) = delivery::forecast(fs);
@@ -149,14 +143,6 @@ fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<F
     outcome.remarks.extend(remarks);
     outcome.remarks.push("no request was sent; this proves nothing about the device".to_owned());
     Ok(outcome)
-}
-
-/// The requested windows.
-fn chosen<'a>(request: &'a ManualTrimRequest, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
-    let touches = |w: &&TrimWindow| {
-        request.window.is_none_or(|range| w.start < range.start.saturating_add(range.len) && range.start < w.start.saturating_add(w.len))
-    };
-    fs.layout().windows.iter().filter(touches)
 }
 
 fn blank(request: &ManualTrimRequest, fs: &Filesystem) -> FilesystemOutcome {
@@ -187,15 +173,7 @@ fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> 
         outcome.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
     let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
-    let account = match request.window {
-        Some(_) => {
-            let account = windows(request, fs, context, Path::new(&outcome.path))?;
-            outcome.windows = chosen(request, fs).count() as u64;
-            outcome.complete = account.discards.carried_out().count == outcome.windows;
-            account
-        }
-        None => whole(request, fs, context, &mut outcome)?,
-    };
+    let account = whole(request, fs, context, &mut outcome)?;
     // The locks are still held here.
     outcome.remarks.extend(fs.unlimit_commands());
     if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
@@ -257,19 +235,4 @@ fn lock(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> 
         fs.refresh()?;
     }
     Ok(locks)
-}
-
-/// Trims some windows at once.
-fn windows(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
-    let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
-    let before = fs.last_least();
-    fs.prepare(request.min_extent, false);
-    let mut progress = view(context, path, windows.iter());
-    let account = at_once(fs, &windows, request.min_extent, |account| {
-        show(&mut progress, account, false);
-        interrupt::requested()
-    });
-    // The other groups keep the state of the pass before.
-    fs.restore_least(before);
-    Ok(account)
 }

@@ -29,7 +29,7 @@ fn manual_trim_is_in_history_with_drive_counts() {
         let output = command(&["trim", "--json"]).args(more).arg(mount.path()).assert().success().get_output().stdout.clone();
         serde_json::from_slice::<Value>(&output).unwrap()["filesystems"][0].clone()
     };
-    let sent = [trim(&one, &[]), trim(&other, &["--policy", "idle:quiet=0s"]), trim(&one, &["--window", "0+1MiB"])];
+    let sent = [trim(&one, &[]), trim(&other, &["--policy", "idle:quiet=0s"]), trim(&one, &["--min-extent", "1MiB"])];
     trim(&one, &["--dry-run"]);
     let all = events(&mut command(&["history"]));
     assert_eq!(all.len(), 3, "a dry run is none: {all:#?}");

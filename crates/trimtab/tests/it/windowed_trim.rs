@@ -191,23 +191,9 @@ fn smaller_min_extent_trims_all_of_ext4_again() {
     holes(&mount.path(), 1500);
     let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--min-extent", "1MiB"])));
     assert!(large.0 < 200, "holes of 16 KiB are left alone: {large:?}");
-    // One window with a smaller minimum length must not affect the other windows.
-    trim(&mount.path(), &["--window", "0+1MiB"]);
     let small = counted(&mount.path(), || drop(trim(&mount.path(), &[])));
     assert!(small.0 >= 1200, "{small:?}");
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &[]))), (0, 0));
-}
-
-/// The next full trim still sends extents that a window skipped because its minimum length
-/// was large.
-#[test]
-fn window_minlen_hides_nothing_from_next_fitrim() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    holes(&mount.path(), 1000);
-    let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--window", "0+1GiB", "--min-extent", "1MiB"])));
-    assert!(large.0 < 200, "{large:?}");
-    let small = counted(&mount.path(), || drop(trim(&mount.path(), &[])));
-    assert!(small.0 >= 1000, "{small:?}");
 }
 
 #[test]
@@ -427,15 +413,7 @@ fn trim_bad_input_is_one_line() {
     }
     assert!(!hint("idle:x=5", 2).contains("use now"), "idle was named");
     trimtab().args(["trim", "/", "--policy", "idle:budget=5"]).assert().code(2).stderr(predicate::str::contains("budget").and(one_line()));
-    trimtab().args(["trim", "/", "--window", "5"]).assert().code(2).stderr(predicate::str::contains("START+LENGTH"));
     trimtab().args(["trim"]).assert().code(2);
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    trimtab()
-        .args(["trim", "--window", "1TB+1GB"])
-        .arg(mount.path())
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("outside").and(one_line()));
 }
 
 /// Discards of the filesystem itself that are in flight when a trim begins are counted with
@@ -460,7 +438,7 @@ fn online_discards_in_flight_are_no_trim_errors() {
 #[test]
 fn trim_dry_run_estimates_bytes_sent() {
     for fs_type in ["ext4", "xfs"] {
-        for args in [&[][..], &["--min-extent", "64KiB"], &["--window", "100MiB+500MiB"]] {
+        for args in [&[][..], &["--min-extent", "64KiB"]] {
             let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
             holes(&mount.path(), 1000);
             let dry = trim(&mount.path(), &[args, &["--dry-run"]].concat());
