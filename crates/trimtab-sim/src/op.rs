@@ -119,3 +119,16 @@ impl FileOp<'_> {
         }
     }
 }
+
+/// An operation of an NFS client. Paths are relative to the target's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NfsOp<'a> {
+    /// Kind.
+    pub kind: OpKind,
+    /// Path; empty for the whole filesystem.
+    pub path: &'a str,
+    /// Offset of a transfer.
+    pub offset: u64,
+    /// Length of a transfer.
+    pub len: u64,
+}

@@ -6,7 +6,6 @@ pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
-use crate::runner::recorder::RunRecording;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -19,6 +18,37 @@ use trimtab_drive::discards::Discards;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::named;
 use trimtab_drive::units::{Bytes, Nanos};
+
+/// Recorded data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunRecording {
+    /// Phases in order.
+    pub phases: Vec<Phase>,
+    /// Rates and latencies per interval.
+    pub series: Vec<Series>,
+}
+
+impl RunRecording {
+    /// Appends the data of another recorder, which started `offset` after this one.
+    pub fn append(&mut self, other: Self, offset: Nanos) {
+        self.phases.extend(other.phases.into_iter().map(|mut phase| {
+            phase.started = phase.started.saturating_add(offset);
+            phase
+        }));
+        for mut series in other.series {
+            series.x.iter_mut().for_each(|x| *x = x.saturating_add(offset.0));
+            match self.series.iter_mut().find(|s| s.name == series.name) {
+                // Keep x increasing, even if clocks disagree.
+                Some(known) if known.x.last() < series.x.first() => {
+                    known.x.extend(series.x);
+                    known.y.extend(series.y);
+                }
+                Some(_) => {}
+                None => self.series.push(series),
+            }
+        }
+    }
+}
 
 named! {
     "provenance"

@@ -7,7 +7,8 @@ pub mod jobs;
 pub mod passes;
 pub mod recorder;
 
-use self::recorder::{Recorder, RunRecording};
+use self::recorder::Recorder;
+use crate::run::RunRecording;
 use crate::target::{TargetError, TargetResult};
 use trimtab_drive::units::Bytes;
 

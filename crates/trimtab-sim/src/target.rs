@@ -3,8 +3,7 @@
 
 pub mod drive;
 
-use crate::op::{FileOp, Payload};
-use crate::workload::nfs::NfsOp;
+use crate::op::{FileOp, NfsOp, Payload};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -12,6 +12,7 @@ use crate::host::root::Root;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use types::{is_network, is_pseudo, matches_type};
 
@@ -87,6 +88,9 @@ impl Default for FstrimSubject {
         Self::Tables(Vec::new())
     }
 }
+
+/// Fixed paths of findfs: never searched in a PATH that another user may have set.
+const FINDFS: [&str; 2] = ["/usr/sbin/findfs", "/sbin/findfs"];
 
 /// Options: long name, letter, whether it takes a value.
 const OPTIONS: [(&str, char, bool); 12] = [
@@ -452,14 +456,22 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Returns whether a device has the tag of an fstab line (`UUID=…`), by udev's links. `None` if
-/// unknown or if the source is not a tag.
+/// Returns whether a device has the tag of an fstab line (`UUID=…`), as libblkid does: by
+/// udev's links, then by probing all devices. `None` if unknown or if the source is not a tag.
 fn leads_to_a_device(root: &Root, source: &Path) -> Option<bool> {
     let link = fstab::tag_link(source)?;
     if root.link(&link).is_some() || root.exists(&link) {
         return Some(true);
     }
-    root.is_directory(LINKS).map(|_| false)
+    let looked_at = || root.is_this_machine().then(|| findfs(source)).flatten();
+    looked_at().or_else(|| root.is_directory(LINKS).map(|_| false))
+}
+
+/// The result of findfs, which probes all devices only as root.
+fn findfs(tag: &Path) -> Option<bool> {
+    let program = FINDFS.iter().find(|program| rustix::process::geteuid().is_root() && Path::new(program).exists())?;
+    let status = Command::new(program).arg(tag).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.ok().map(|status| status.success())
 }
 
 /// Returns whether a line for the filesystem remains.

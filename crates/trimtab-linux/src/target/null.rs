@@ -5,8 +5,8 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::FileOp;
+use trimtab_sim::op::NfsOp;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, PacedTarget, TargetResult};
-use trimtab_sim::workload::nfs::NfsOp;
 
 const QUEUE_DEPTH_MAX: u32 = 4096;
 

@@ -2,7 +2,7 @@
 
 use super::RunProgress;
 use crate::run::metrics;
-use crate::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
+use crate::run::{Axis, Latency, LatencyPart, Phase, RunRecording, Series, Unit};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,40 +17,9 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// fit into memory.
 const POINTS_MAX: usize = 7200;
 
-/// Recorded data.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunRecording {
-    /// Phases in order.
-    pub phases: Vec<Phase>,
-    /// Rates and latencies per interval.
-    pub series: Vec<Series>,
-}
-
 /// Batch size of latencies before they are added to histograms: system calls that move data
 /// evict the histograms from the caches, and one miss per batch is cheaper.
 const WAITING_MAX: usize = 256;
-
-impl RunRecording {
-    /// Appends the data of another recorder, which started `offset` after this one.
-    pub fn append(&mut self, other: Self, offset: Nanos) {
-        self.phases.extend(other.phases.into_iter().map(|mut phase| {
-            phase.started = phase.started.saturating_add(offset);
-            phase
-        }));
-        for mut series in other.series {
-            series.x.iter_mut().for_each(|x| *x = x.saturating_add(offset.0));
-            match self.series.iter_mut().find(|s| s.name == series.name) {
-                // Keep x increasing, even if clocks disagree.
-                Some(known) if known.x.last() < series.x.first() => {
-                    known.x.extend(series.x);
-                    known.y.extend(series.y);
-                }
-                Some(_) => {}
-                None => self.series.push(series),
-            }
-        }
-    }
-}
 
 /// Records operations into the current phase. Costs a few nanoseconds per histogram and does
 /// not allocate after a kind's first operation.

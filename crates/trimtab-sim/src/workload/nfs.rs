@@ -19,6 +19,7 @@ pub use response::{Point, overall_response_time};
 pub use tables::{FILE_SIZES, MIX, READ_SIZES, SizeClass, WRITE_SIZES, mean_size};
 
 use self::files::FileSet;
+use crate::op::NfsOp;
 use crate::op::Payload;
 use crate::target::{NfsTarget, TargetResult};
 use alloc::format;
@@ -54,19 +55,6 @@ pub struct NfsSettings {
 pub fn written_per_op() -> f64 {
     let share = MIX.iter().find(|(kind, _)| *kind == OpKind::Write).map_or(0, |(_, percent)| *percent);
     f64::from(share) / 100.0 * mean_size(&WRITE_SIZES)
-}
-
-/// An operation of the mix. Paths are relative to the target's directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NfsOp<'a> {
-    /// Kind.
-    pub kind: OpKind,
-    /// Path; empty for the whole filesystem.
-    pub path: &'a str,
-    /// Offset of a transfer.
-    pub offset: u64,
-    /// Length of a transfer.
-    pub len: u64,
 }
 
 /// A stream of operations and its files.

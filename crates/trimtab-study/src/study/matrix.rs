@@ -155,9 +155,9 @@ fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_sim::run::RunRecording;
     use trimtab_sim::run::{Better, TargetKind, Unit};
     use trimtab_sim::runner::header::RunHeader;
-    use trimtab_sim::runner::recorder::RunRecording;
 
     fn run(sample: f64) -> Run {
         let header = RunHeader::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);

@@ -115,7 +115,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
 
     fn empty(&self, label: &str) -> Run {
         let header = RunHeader::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
-        header.into_run(trimtab_sim::runner::recorder::RunRecording::default(), false)
+        header.into_run(trimtab_sim::run::RunRecording::default(), false)
     }
 
     /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the workload.

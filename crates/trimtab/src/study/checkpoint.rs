@@ -91,7 +91,7 @@ pub fn cell_of(run: &Run) -> Option<&str> {
 /// The name of a cell: a hash of the run's header and of `detail`, which holds everything
 /// else that determines its result.
 pub fn name(header: trimtab_sim::runner::header::RunHeader, detail: &str) -> String {
-    let mut run = header.into_run(trimtab_sim::runner::recorder::RunRecording::default(), true);
+    let mut run = header.into_run(trimtab_sim::run::RunRecording::default(), true);
     run.started_unix_ms = 0;
     // The command does not affect the result.
     run.specification.clear();
@@ -102,9 +102,9 @@ pub fn name(header: trimtab_sim::runner::header::RunHeader, detail: &str) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_sim::run::RunRecording;
     use trimtab_sim::run::TargetKind;
     use trimtab_sim::runner::header::RunHeader;
-    use trimtab_sim::runner::recorder::RunRecording;
 
     #[test]
     fn continued_run_replaces_its_part_and_a_new_one_does_not() {

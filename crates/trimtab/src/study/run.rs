@@ -455,8 +455,8 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_sim::run::RunRecording;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
-    use trimtab_sim::runner::recorder::RunRecording;
     use trimtab_sim::workload::postmark::PostmarkSettings;
 
     /// Logs the runs; `online` fails after its first run.

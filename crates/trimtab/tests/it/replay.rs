@@ -169,7 +169,7 @@ fn replay_refuses_damaged_traces_and_bad_options() {
         (vec!["replay", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"], 1, "no request of volume 3; it has hm,1, hm,2"),
         (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"], 2, "from 0.001"),
         (vec!["trace", "odd"], 1, "line 4"),
-        (vec!["trace", "big", "--to", "pcap"], 2, "fio or blkparse"),
+        (vec!["trace", "big", "--to", "pcap"], 2, "fio, blkparse"),
     ] {
         let assert = trimtab().current_dir(scratch.path()).arg("drive").args(&args).assert();
         let assert = assert.code(code).stdout("").stderr(predicate::str::contains(expected));

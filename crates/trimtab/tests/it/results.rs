@@ -334,7 +334,7 @@ fn store_of_another_version_is_refused_by_every_command() {
     connection.pragma_update(None, "user_version", 1000).unwrap();
     drop(connection);
     for args in [&["list"][..], &["show"], &["export"], &["delete", "last"]] {
-        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 2"));
+        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 3"));
     }
 }
 

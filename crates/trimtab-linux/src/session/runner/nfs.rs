@@ -140,7 +140,7 @@ impl<T: NfsTarget + Send> NfsStreams<T> {
             let now = lane.target.now();
             lane.recorder.finish(now)
         });
-        let mut recorded = trimtab_sim::runner::recorder::RunRecording::default();
+        let mut recorded = trimtab_sim::run::RunRecording::default();
         outcomes.for_each(|one| together::add(&mut recorded, one));
         RunOutcome { recorded, end }
     }

@@ -3,10 +3,11 @@
 
 use super::SilentObserver;
 use std::sync::{Condvar, Mutex, PoisonError};
+use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Latency, Phase, Series};
 use trimtab_sim::runner::files;
-use trimtab_sim::runner::recorder::{Recorder, RunRecording};
+use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{FileTarget, TargetError, TargetResult};
 use trimtab_sim::workload::FileWorkload;

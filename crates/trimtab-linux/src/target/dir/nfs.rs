@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
+use trimtab_sim::op::NfsOp;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_sim::workload::nfs::NfsOp;
 
 /// Size in bytes of the directory entries in one reply, as Linux clients request it.
 const REPLY_BYTES: usize = 32 << 10;

@@ -10,9 +10,9 @@ use crate::study::verdict::{Rule, Verdict};
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use proptest::prelude::*;
+use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit, metrics};
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::runner::recorder::RunRecording;
 
 /// Figures of one policy.
 #[derive(Clone, Debug)]

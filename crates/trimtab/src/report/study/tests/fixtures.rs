@@ -1,8 +1,8 @@
 //! Studies with known figures for tests.
 
+use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::runner::recorder::RunRecording;
 use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use trimtab_study::study::cells::{CHOICE, QUESTION};
