@@ -379,7 +379,7 @@ mod tests {
         let data = dir.path().join("disk");
         let refused = |packed: &[u8], model: &[u8]| {
             planted(&data, packed, model);
-            assert!(std::fs::metadata(path_of(&data)).unwrap().len() < 100_000);
+            assert!(std::fs::metadata(path_of(&data)).unwrap().len() < 1_000_000);
             load(&data).unwrap_err().to_string()
         };
         let empty_runs = vec![0; 64 << 20];
@@ -388,7 +388,7 @@ mod tests {
         assert!(refused(&touching_runs, b"").contains("its map is invalid"));
         let too_many = vec![1; 64 << 20];
         assert!(refused(&too_many, b"").contains("its map is invalid"));
-        assert!(refused(b"", &vec![7; 64 << 20]).contains("its model has more than the 100 bytes"));
+        assert!(refused(b"", &vec![7; 4 << 20]).contains("its model has more than the 100 bytes"));
         // Every other unit is the maximum number of runs.
         let mut runs = 0;
         planted(&data, &vec![1; 2 << 20], b"");
