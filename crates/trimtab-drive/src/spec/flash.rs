@@ -406,7 +406,7 @@ impl Thermal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifeThrottle {
-    /// Full credit in bytes: initial value, upper limit, and value after a secure erase.
+    /// Full credit in bytes: initial value and upper limit.
     pub credit_bytes: u64,
     /// Credit earned per second, in bytes, regardless of load.
     pub earned_bytes_per_s: u64,

@@ -1,4 +1,4 @@
-//! Writes, flushes, secure erase, format and power cuts.
+//! Writes, flushes and power cuts.
 
 use super::journal::WriteFate;
 use super::{DurabilityJournal, Ssd, TRIMMED};
