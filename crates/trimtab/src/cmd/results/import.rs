@@ -16,7 +16,8 @@ use trimtab_linux::sys::beneath::named;
 #[command(after_help = "\
 All files are checked first; if anything in them is wrong, nothing is imported. Runs that
 already exist stay as they are. CSV needs the columns workload, target_label, metric,
-unit and value; docs/method/stored-results.md lists the others.
+unit and value; docs/method/stored-results.md lists the others. It has no phases, counters
+or series, so an imported CSV is a new run; to copy runs, use JSON.
 
 Examples:
   trimtab results import all.json
