@@ -97,7 +97,7 @@ pub struct StudyArgs {
     fill: Option<u8>,
     /// Model months of use at this capacity, at most the drive's own. A larger size is more
     /// accurate and slower. Results are stated for the drive's own capacity [default: 2GB].
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = aged_size)]
     aged_size: Option<Bytes>,
     /// Answer only these questions about a modelled drive: deleting (cost of deletes), ageing
     /// (months of use), tuning (effect of data and settings), assumptions (which one changes the
@@ -133,6 +133,12 @@ enum QuestionArg {
     Ageing,
     Tuning,
     Assumptions,
+}
+
+fn aged_size(text: &str) -> Result<Bytes, String> {
+    const LEAST: Bytes = Bytes(100_000_000);
+    let size: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    if size < LEAST { Err(format!("write a size of at least {LEAST}")) } else { Ok(size) }
 }
 
 impl StudyArgs {
