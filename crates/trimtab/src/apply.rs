@@ -13,6 +13,7 @@ mod line_undo;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
+use crate::trim::harm::harm;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
@@ -213,6 +214,8 @@ struct ApplySubject {
     discards_by_default: bool,
     /// A zoned drive, on which f2fs requires `discard`.
     is_zoned: bool,
+    /// The reason not to trim it.
+    harm: Option<String>,
 }
 
 /// Plans the changes that make `policy` (as the user wrote it) the policy of the filesystem
@@ -224,6 +227,9 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let ApplySubject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
     if !doctor::can_discard(fs_type) {
         bail!("{} ({fs_type}) is not known to discard; there is nothing to configure", mount_point.display());
+    }
+    if let Some(why) = subject.harm.as_ref().filter(|_| !matches!(spec, PolicySpec::None)) {
+        bail!("cannot apply {policy} to {}: {why}", mount_point.display());
     }
     let mut plan = ApplyPlan {
         mount_point: mount_point.clone(),
@@ -277,6 +283,7 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
             is_root: mounted_at.iter().any(|point| point == Path::new("/")),
             discards_by_default: hidden || discards_by_default(&mount.fs_type),
             is_zoned: stack.layers.iter().any(|layer| layer.is_zoned(&system.root)),
+            harm: harm(&system.root, mount, &stack),
         });
     }
     let plain: PathBuf = path.components().collect();
@@ -285,7 +292,7 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
     let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
     let is_root = plain == Path::new("/");
     let discards_by_default = discards_by_default(&fs_type);
-    Ok(ApplySubject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false })
+    Ok(ApplySubject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false, harm: None })
 }
 
 /// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.

@@ -1,5 +1,6 @@
 //! A trim by hand: the resolved request, and the outcome for each filesystem.
 
+pub mod harm;
 mod one;
 pub mod outcome;
 mod progress;
@@ -138,6 +139,9 @@ impl TrimMode {
             // Without a key: the policy itself is unknown.
             Err(SettingError { key: None, .. }) => {
                 let name = policy.split(':').next().unwrap_or_default();
+                if name == "now" {
+                    return Err(wrong("policy 'now' takes no settings".to_owned()).into());
+                }
                 let meant = did_you_mean(nearest(name, &["now", "idle"]).as_slice());
                 let hint = meant.unwrap_or_else(|| ways.to_owned());
                 Err(wrong(format!("unknown policy '{name}' for a trim by hand")).hint(hint).into())

@@ -2,6 +2,7 @@
 
 use crate::cmd::options::SafetyArgs;
 use crate::report::layout::on_screen;
+use crate::trim::harm::require_harmless;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::session::safety;
+use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::verify::verdict::in_words;
 use trimtab_linux::trim::verify::{self, Proof, ProofOptions};
 use trimtab_sim::workload::WorkloadPlan;
@@ -79,6 +81,7 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         as_mounted: args.as_mounted,
     };
     safety::TargetDirectory::open(&args.path)?;
+    require_harmless(&Filesystem::open(&args.path)?)?;
     let space = verify::space(&args.path, &options)?;
     // The test is repeated when other writers reuse the freed blocks.
     let plan = WorkloadPlan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };

@@ -5,13 +5,15 @@ use super::run::{Offer, Rig};
 use crate::postmark::execution;
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
+use crate::trim::harm::harm;
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statvfs, statx};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{EnvironmentRecorder, Place, environment};
 use trimtab_linux::output::Context;
@@ -60,8 +62,10 @@ impl Possibilities {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let dir = trimtab_linux::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let trim_obstacle = fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string());
-        let remount_obstacle = remount_obstacle(&mount);
+        let root = Root::live().context("cannot open /")?;
+        let harm = harm(&root, &mount, &Stack::of_mount(&root, &mountinfo::read(&root)?, &mount));
+        let trim_obstacle = harm.clone().or_else(|| fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string()));
+        let remount_obstacle = harm.or_else(|| remount_obstacle(&mount));
         let identity = identity(&mount, path, &dir)?;
         Ok(Self { discard: DiscardOption::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
     }

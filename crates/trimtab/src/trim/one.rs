@@ -2,9 +2,9 @@
 //! the outcome.
 
 use super::ManualTrimRequest;
+use super::harm::require_harmless;
 use super::outcome::{FilesystemOutcome, SendEstimate, finish};
 use super::whole::whole;
-use crate::daemon::config::Config;
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
@@ -13,7 +13,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::doctor;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -117,16 +116,6 @@ fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Res
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
     }
     Ok(())
-}
-
-/// Refuses drives that lose data when they are trimmed, unless the configuration accepts that.
-fn require_harmless(fs: &Filesystem) -> anyhow::Result<()> {
-    let config = Config::of_root(fs.root()).and_then(Result::ok);
-    let accepted = config.map(|config| config.ignore).unwrap_or_default();
-    match doctor::trim_refusal(fs.root(), fs.mount(), fs.stack(), &accepted) {
-        Some(why) => anyhow::bail!("cannot trim {}: {why}", fs.mount().mount_point.display()),
-        None => Ok(()),
-    }
 }
 
 fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<FilesystemOutcome> {

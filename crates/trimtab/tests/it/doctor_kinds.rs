@@ -320,6 +320,18 @@ fn card_that_loses_data_is_serious_until_discards_are_off() {
 }
 
 #[test]
+fn apply_refuses_to_trim_a_card_that_loses_data() {
+    let (bad, good) = (["0x000041", "0x3432", "SD32G"], ["0x000041", "0x4247", "SD32G"]);
+    for (ids, policy, refused) in [(bad, "online", true), (bad, "idle", true), (bad, "none", false), (good, "online", false)] {
+        let tree = unpack(&(card(ids, TAKES) + "/etc/fstab = /dev/mmcblk0 / ext4 defaults 0 1\n"));
+        let output = trimtab().args(["apply", policy, "/", "--sysroot"]).arg(tree.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.contains(" to /: mmcblk0 (SD32G) is known to lose data"), refused, "{ids:?} {policy}: {said}");
+        assert_eq!(output.status.success(), !refused, "{ids:?} {policy}: {said}");
+    }
+}
+
+#[test]
 fn refusal_of_a_harmful_drive_ends_with_an_accepted_finding() {
     let tree = unpack(&card(["0x000041", "0x3432", "SD32G"], TAKES));
     let root = Root::recorded(tree.path()).unwrap();

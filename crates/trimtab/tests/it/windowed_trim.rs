@@ -401,6 +401,8 @@ fn trim_bad_input_is_one_line() {
     trimtab().args(["trim", "/", "--policy", "adaptive"]).assert().code(2).stderr(predicate::str::contains("--policy").and(one_line()));
     let nearest = predicate::str::contains("did you mean 'idle'?");
     trimtab().args(["trim", "/", "--policy", "idel"]).assert().code(2).stderr(nearest.and(one_line()));
+    let no_settings = predicate::str::contains("policy 'now' takes no settings");
+    trimtab().args(["trim", "/", "--policy", "now:x=1"]).assert().code(2).stderr(no_settings.and(one_line()));
     // The hint never contradicts the report.
     let hint = |policy: &str, code| {
         let run = trimtab().args(["trim", "/no/such/path", "--policy", policy]).assert().code(code);
