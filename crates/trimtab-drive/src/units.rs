@@ -273,7 +273,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// Parses a non-negative decimal number with a unit, of which `factor` is the size, into base units. The error is
+/// Parses a non-negative decimal number with a unit of `factor` base units into base units. The error is
 /// true if the value exceeds 64 bits.
 fn scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, bool> {
     let text = text.trim();
